@@ -1,0 +1,64 @@
+"""Operators that turn the bytes of a streaming LLM response into typed deltas, finished tool calls and a verdict."""
+
+from . import errors
+from .assemble_tools import assemble_tools
+from .decode_deltas import Decoder, WireProtocol, decode_deltas
+from .decode_utf8 import decode_utf8
+from .deltas import (
+    Delta,
+    Done,
+    Finish,
+    FinishReason,
+    Json,
+    Message,
+    ProviderEvent,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    Usage,
+)
+from .events import ServerSentEvent, StreamPosition
+from .group_events import group_events
+from .parse_arguments import parse_arguments
+from .require_done import require_done
+from .split_lines import split_lines
+from .stage import Chain, Stage, lift
+from .window import ByteWindow
+
+__all__ = [
+    "ByteWindow",
+    "Chain",
+    "Decoder",
+    "Delta",
+    "Done",
+    "Finish",
+    "FinishReason",
+    "Json",
+    "Message",
+    "ProviderEvent",
+    "ReasoningDelta",
+    "RefusalDelta",
+    "ServerSentEvent",
+    "Stage",
+    "StreamPosition",
+    "TextDelta",
+    "ToolCall",
+    "ToolCallDelta",
+    "ToolCallEnd",
+    "ToolCallStart",
+    "Usage",
+    "WireProtocol",
+    "assemble_tools",
+    "decode_deltas",
+    "decode_utf8",
+    "errors",
+    "group_events",
+    "lift",
+    "parse_arguments",
+    "require_done",
+    "split_lines",
+]

@@ -1,0 +1,117 @@
+"""`assemble_tools`: fragments of arguments become tool calls that are safe to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from reactivex import Observable
+
+from .deltas import Delta, Done, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, ToolCallEnd, ToolCallStart
+from .errors import LimitExceeded, MalformedPayload, MalformedToolArguments
+from .parse_arguments import parse_arguments
+from .stage import Stage, lift
+
+MAX_ARGS = 16 * 1024 * 1024
+
+
+class AssembleTools(Stage[Delta, Delta]):
+    """The stage of `assemble_tools`."""
+
+    def __init__(self, *, max_args: int | None = MAX_ARGS) -> None:
+        self._max_args = max_args
+        self._open: dict[tuple[int, int], _OpenCall] = {}
+        self._malformed: MalformedToolArguments | None = None
+
+    def feed(self, batch: Iterable[Delta]) -> Iterator[Delta]:
+        for delta in batch:
+            kind = delta.__class__
+            if kind is TextDelta or kind is ReasoningDelta:
+                yield delta
+            elif isinstance(delta, ToolCallStart):
+                self._start(delta)
+                yield delta
+            elif isinstance(delta, ToolCallDelta):
+                self._add(delta)
+                yield delta
+            elif isinstance(delta, ToolCallEnd):
+                call = self._take(delta)
+                yield delta
+                yield from self._finished(call)
+            elif kind is Done:
+                yield from self.finish()
+                yield delta
+            else:
+                yield delta
+
+    def finish(self) -> Iterator[Delta]:
+        if self._malformed is not None:
+            raise self._malformed
+        return iter(())
+
+    def _start(self, start: ToolCallStart) -> None:
+        key = (start.choice, start.index)
+        if key in self._open:
+            raise MalformedPayload(f"tool call {start.index} was started while it was open")
+        self._open[key] = _OpenCall(start)
+
+    def _add(self, delta: ToolCallDelta) -> None:
+        call = self._open.get((delta.choice, delta.index))
+        if call is None:
+            raise MalformedPayload(f"a fragment for tool call {delta.index}, which is not open")
+        call.fragments.append(delta.args)
+        call.length += len(delta.args)
+        if self._max_args is not None and call.length > self._max_args:
+            raise LimitExceeded("max_args", self._max_args, f"the arguments of tool call {delta.index}")
+
+    def _take(self, end: ToolCallEnd) -> _OpenCall:
+        call = self._open.pop((end.choice, end.index), None)
+        if call is None:
+            raise MalformedPayload(f"the end of tool call {end.index}, which is not open")
+        return call
+
+    def _finished(self, call: _OpenCall) -> Iterator[ToolCall]:
+        start, text = call.start, "".join(call.fragments)
+        try:
+            args = parse_arguments(text)
+        except MalformedToolArguments as error:
+            # Kept until the end: the finish reason and the usage that follow say why, and other calls may be whole.
+            self._malformed = self._malformed or MalformedToolArguments(
+                error.reason, text, index=start.index, id=start.id, name=start.name
+            )
+            return
+        yield ToolCall(start.index, start.id, start.name, args, text, start.choice)
+
+
+class _OpenCall:
+    __slots__ = ("fragments", "length", "start")
+
+    def __init__(self, start: ToolCallStart) -> None:
+        self.start = start
+        self.fragments: list[str] = []
+        self.length = 0
+
+
+def assemble_tools(*, max_args: int | None = MAX_ARGS) -> Callable[[Observable[Delta]], Observable[Delta]]:
+    """Add each finished tool call, right after its end.
+
+    .. marble::
+
+        ---Start(0)---Delta('{"a"')---Delta(':1}')---End(0)-----------------------Done---|
+        [                             assemble_tools()                                   ]
+        ---Start(0)---Delta('{"a"')---Delta(':1}')---End(0)-ToolCall(args={"a":1})-Done--|
+
+    Args:
+        max_args: The longest arguments taken, in characters a call; 16 Mi by default, None for no limit.
+
+    Returns:
+        An operator from deltas to deltas.
+
+        - emits: everything it gets, plus a `ToolCall` right after its `ToolCallEnd`, where the arguments are one strict
+          JSON object (see `parse_arguments`)
+        - holds back: copies of the fragments of open calls, by choice and index
+        - completes: with the source
+        - fails: `MalformedToolArguments` for the first call whose arguments are anything else, before `Done` or at the
+          end of the source, so that the rest of the answer is seen; `LimitExceeded`; `MalformedPayload` for a fragment
+          or an end without a start, or a second start
+    """
+    return lift(lambda: AssembleTools(max_args=max_args))

@@ -1,0 +1,101 @@
+"""`decode_deltas`: the events of one wire dialect become deltas. Its contract is a `WireProtocol`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from reactivex import Observable
+
+from .deltas import Delta, Done
+from .errors import MalformedPayload
+from .events import ServerSentEvent
+from .stage import Stage, lift
+from .value import value
+
+
+class Decoder(Protocol):
+    """One stream of a dialect: it reads events, keeps what it must, and knows what "done" means.
+
+    A payload whose shape is not the dialect's may surface as the `KeyError`, `TypeError`, … that reading it raised:
+    `decode_deltas` makes a `MalformedPayload` of it.
+    """
+
+    def decode(self, event: ServerSentEvent, /) -> Iterable[Delta]:
+        """What one event gives. `Done` is the last."""
+        ...
+
+    def finish(self) -> Iterable[Delta]:
+        """What the clean end of the stream gives: `Done` where the dialect takes that for an ending."""
+        ...
+
+
+@value
+class WireProtocol:
+    """The contract of one wire dialect.
+
+    Attributes:
+        name: What it is called: "openai-chat".
+        decoder: Makes the decoder of one stream; its argument is `extras`, see `decode_deltas`.
+    """
+
+    name: str
+    decoder: Callable[[bool], Decoder]
+
+
+class DecodeDeltas(Stage[ServerSentEvent, Delta]):
+    """The stage of `decode_deltas`."""
+
+    def __init__(self, protocol: WireProtocol, *, extras: bool = False) -> None:
+        self._protocol = protocol
+        self._decoder = protocol.decoder(extras)
+        self._events = 0
+        self._done = False
+
+    def feed(self, batch: Iterable[ServerSentEvent]) -> Iterator[Delta]:
+        decode = self._decoder.decode
+        for event in batch:
+            if self._done:
+                return
+            self._events += 1
+            try:
+                for delta in decode(event):
+                    self._done = delta.__class__ is Done
+                    yield delta
+            except (LookupError, TypeError, AttributeError) as error:
+                raise self._malformed(f"is not shaped as {self._protocol.name} says", event) from error
+            except MalformedPayload as error:
+                raise self._malformed(str(error), event) from error.__cause__
+
+    def finish(self) -> Iterator[Delta]:
+        if not self._done:
+            yield from self._decoder.finish()
+
+    def _malformed(self, problem: str, event: ServerSentEvent) -> MalformedPayload:
+        return MalformedPayload(f"event {self._events:,} ({len(event.data):,} characters) {problem}", raw=event.data)
+
+
+def decode_deltas(
+    protocol: WireProtocol, *, extras: bool = False
+) -> Callable[[Observable[ServerSentEvent]], Observable[Delta]]:
+    """Decode the events of one wire dialect.
+
+    .. marble::
+
+        ---Event('{…"content":"Hi"…}')---Event("[DONE]")---|
+        [           decode_deltas(OPENAI_CHAT)             ]
+        ---TextDelta("Hi")---------------Done--------------|
+
+    Args:
+        protocol: The dialect; `rillet.pipeline.protocols` has them.
+        extras: Emit also what only this provider sends, as `ProviderEvent`; False by default.
+
+    Returns:
+        An operator from events to deltas.
+
+        - emits: the dialect's deltas; after `Done` nothing is decoded
+        - holds back: what the dialect must see first
+        - completes: with the source
+        - fails: `MalformedPayload` with the number of the event; `ProviderError` where the provider reports one
+    """
+    return lift(lambda: DecodeDeltas(protocol, extras=extras))

@@ -1,0 +1,151 @@
+"""`group_events`: the lines of an event stream become events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal
+
+import orjson
+from reactivex import Observable
+
+from .errors import LimitExceeded
+from .events import ServerSentEvent, StreamPosition
+from .stage import Stage, lift
+
+MAX_EVENT = 4 * 1024 * 1024
+MAX_RETRY_DIGITS = 15  # 31,000 years in milliseconds; int() itself refuses over 4,300 digits
+
+
+class GroupEvents(Stage[str, ServerSentEvent]):
+    """The stage of `group_events`."""
+
+    def __init__(
+        self,
+        *,
+        max_event: int | None = MAX_EVENT,
+        eof: Literal["discard", "dispatch"] = "discard",
+        position: StreamPosition | None = None,
+        stray: Literal["ignore", "dispatch"] = "ignore",
+    ) -> None:
+        self._max_event = max_event
+        self._eof = eof
+        self._position = StreamPosition() if position is None else position
+        self._takes_stray = stray == "dispatch"
+        self._size = 0
+        self._data: list[str] = []
+        self._type = ""
+        self._id = self._position.last_event_id
+        self._stray: list[str] = []
+        self._plain = True  # nothing but data and comments in this block
+
+    def feed(self, batch: Iterable[str]) -> Iterator[ServerSentEvent]:
+        limit = float("inf") if self._max_event is None else self._max_event
+        data = self._data
+        for line in batch:
+            if line:
+                self._size += len(line)
+                if self._size > limit:
+                    raise LimitExceeded("max_event", int(limit), "an event, comments counted,")
+                if line.startswith("data: "):
+                    data.append(line[6:])
+                else:
+                    self._read(line)
+                continue
+            self._size = 0
+            if not self._plain:
+                yield from self._dispatch()
+            elif data:
+                event = ServerSentEvent("message", data[0] if len(data) == 1 else "\n".join(data), self._id)
+                data.clear()
+                yield event
+
+    def finish(self) -> Iterator[ServerSentEvent]:
+        if self._eof == "discard" or not _is_whole("\n".join(self._data)):
+            self._data.clear()
+        if not _is_whole("\n".join(self._stray)):
+            self._stray.clear()
+        if self._data or self._stray:  # an id in an unfinished block is not committed
+            yield from self._dispatch()
+
+    def _dispatch(self) -> Iterator[ServerSentEvent]:
+        kind, data, stray = self._type, self._data[:], self._stray[:]
+        self._type, self._plain = "", True
+        self._data.clear()
+        self._stray.clear()
+        self._position.last_event_id = self._id
+        if data and stray:
+            yield ServerSentEvent("message", "\n".join(data), self._id)
+        if data or stray:
+            yield ServerSentEvent(kind or "message", "\n".join(stray or data), self._id)
+
+    def _read(self, line: str) -> None:
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data":
+            self._data.append(value)
+        elif name == "event":
+            self._type, self._plain = value, False
+        elif name == "id":
+            if "\0" not in value:
+                self._id, self._plain = value, False
+        elif name == "retry":
+            if value.isascii() and value.isdigit() and len(value) <= MAX_RETRY_DIGITS:
+                self._position.retry = int(value)
+        elif name and self._takes_stray:
+            self._read_stray(line, name, value)
+
+    def _read_stray(self, line: str, name: str, value: str) -> None:
+        if name == "error":
+            self._type, self._plain = "error", False
+            self._stray.append(value)
+        elif self._type != "error" and (self._stray or line.startswith("{")):
+            self._plain = False
+            self._stray.append(line)
+
+
+def _is_whole(data: str) -> bool:
+    if data.strip() == "[DONE]":
+        return True
+    try:
+        orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+def group_events(
+    *,
+    max_event: int | None = MAX_EVENT,
+    eof: Literal["discard", "dispatch"] = "discard",
+    position: StreamPosition | None = None,
+    stray: Literal["ignore", "dispatch"] = "ignore",
+) -> Callable[[Observable[str]], Observable[ServerSentEvent]]:
+    """Group the lines of an event stream into events.
+
+    .. marble::
+
+        ---"data: a"---"data: b"---""-----------": ping"---""---|
+        [                  group_events()                       ]
+        ----------------------------Event(data="a\\nb")----------|
+
+    Args:
+        max_event: The longest event taken, in characters of its lines, comments counted; 4 Mi by default, None for no
+            limit.
+        eof: What becomes of an event that no blank line ended: "discard" (the default, and the standard's rule), or
+            "dispatch", which takes it where its data is whole JSON or [DONE].
+        position: Kept up to date with the last event id and the reconnection time, and started from; None by default.
+        stray: What becomes of lines that are no fields of the standard: "ignore" (the default, and the standard's
+            rule), or "dispatch", which makes an event of an `error: …` line and of JSON without `data:`, as some
+            servers report their failures.
+
+    Returns:
+        An operator from lines to `ServerSentEvent`.
+
+        - emits: an event at the blank line that ends it
+        - holds back: the open event
+        - completes: with the source; the open event is discarded, see `eof`
+        - fails: `LimitExceeded`, the events before it having been emitted
+
+    Source: HTML Standard §9.2.6 (interpreting an event stream).
+    """
+    return lift(lambda: GroupEvents(max_event=max_event, eof=eof, position=position, stray=stray))

@@ -1,0 +1,58 @@
+"""`parse_arguments`: a tool call's arguments, strictly."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import orjson
+
+from .deltas import Json
+from .errors import MalformedToolArguments
+
+_beyond_64_bits = re.compile(r"[0-9]{19}")
+
+
+def parse_arguments(text: str) -> dict[str, Json]:
+    """Parse the arguments of a tool call: one strict JSON object, or nothing.
+
+    Args:
+        text: The whole text of the arguments. Blank text and `null` mean no arguments, as providers send for calls
+            without any. One JSON string that holds an object is unwrapped, once.
+
+    Returns:
+        The arguments. Integers are exact at any size; of a repeated key the last value counts.
+
+    Raises:
+        MalformedToolArguments: The text is anything else, cut short, nested over 1,024 deep, or holds an integer of
+            over 4,300 digits.
+
+    Source: RFC 8259. `NaN`, infinities and lone surrogates are refused.
+    """
+    if not text or text.isspace():
+        return {}
+    value = _loads(text, text)
+    if isinstance(value, str):
+        value = _loads(value, text)
+        if value is None:
+            raise MalformedToolArguments("a string that holds null", text)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise MalformedToolArguments(f"a JSON {_NAMES[type(value)]}", text)
+    return value
+
+
+_NAMES = {list: "array", str: "string", int: "number", float: "number", bool: "literal"}
+
+
+def _loads(text: str, whole: str) -> Json:
+    try:
+        value: Json = orjson.loads(text)
+        if _beyond_64_bits.search(text):  # orjson makes floats of larger integers; it has checked the syntax
+            value = json.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise MalformedToolArguments(f"invalid JSON at character {error.pos:,} of {len(text):,}", whole) from None
+    except (ValueError, RecursionError):
+        raise MalformedToolArguments("a number or a nesting too large", whole) from None
+    return value

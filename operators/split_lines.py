@@ -1,0 +1,92 @@
+"""`split_lines`: text in any pieces becomes lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal
+
+from reactivex import Observable
+
+from .errors import LimitExceeded
+from .stage import Stage, lift
+
+MAX_LINE = 4 * 1024 * 1024
+
+
+class SplitLines(Stage[str, str]):
+    """The stage of `split_lines`."""
+
+    def __init__(self, *, max_line: int | None = MAX_LINE, eof: Literal["discard", "dispatch"] = "discard") -> None:
+        self._max_line = max_line
+        self._eof = eof
+        self._pieces: list[str] = []  # the unfinished line: joined once, so that a long one costs linear time
+        self._pending = 0
+        self._after_cr = False
+
+    def feed(self, batch: Iterable[str]) -> Iterator[str]:
+        limit = self._max_line
+        for text in batch:
+            if self._after_cr:
+                self._after_cr = False
+                text = text.removeprefix("\n")
+            if "\r" in text:
+                self._after_cr = text.endswith("\r")
+                text = text.replace("\r\n", "\n").replace("\r", "\n")
+            lines = text.split("\n")
+            may_exceed = limit is not None and self._pending + len(text) > limit
+            if len(lines) > 1 and self._pieces:
+                lines[0] = "".join((*self._pieces, lines[0]))
+                self._pieces.clear()
+                self._pending = 0
+            tail = lines.pop()
+            if tail:
+                self._pieces.append(tail)
+                self._pending += len(tail)
+            if may_exceed:
+                yield from self._measured(lines)
+            else:
+                yield from lines
+
+    def finish(self) -> Iterator[str]:
+        if self._eof == "dispatch" and self._pieces:
+            yield "".join(self._pieces)
+
+    def _measured(self, lines: list[str]) -> Iterator[str]:
+        limit = self._max_line
+        assert limit is not None
+        for line in lines:
+            if len(line) > limit:
+                break
+            yield line
+        else:
+            if self._pending <= limit:
+                return
+        raise LimitExceeded("max_line", limit, "a line")
+
+
+def split_lines(
+    *, max_line: int | None = MAX_LINE, eof: Literal["discard", "dispatch"] = "discard"
+) -> Callable[[Observable[str]], Observable[str]]:
+    r"""Split text into lines. LF, CRLF and CR end a line, and nothing else does.
+
+    .. marble::
+
+        ---"a\r"---"\nb"---"c\n\n"---|
+        [       split_lines()        ]
+        ---"a"------------"bc"-""----|
+
+    Args:
+        max_line: The longest line taken, in characters; 4 Mi by default, None for no limit.
+        eof: What becomes of an unfinished last line: "discard" (the default), or "dispatch" to emit it.
+
+    Returns:
+        An operator from text to lines without their ends.
+
+        - emits: each line the moment it ends; a CR ends it at once, and the LF of a cut CRLF is skipped later
+        - holds back: the unfinished line, at most `max_line` characters and one piece of the source
+        - completes: with the source
+        - fails: `LimitExceeded`, the lines before it having been emitted
+
+    Source: HTML Standard §9.2.5 (end-of-line).
+    """
+    return lift(lambda: SplitLines(max_line=max_line, eof=eof))

@@ -1,0 +1,100 @@
+"""`ByteWindow`: how the far end of a pipeline slows the near end. It counts and calls back, and knows no event loop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+WINDOW_LIMIT = 1024 * 1024
+
+_current: ContextVar[ByteWindow | None] = ContextVar("rillet_window", default=None)
+
+
+class ByteWindow:
+    """How many wire bytes may wait between a source and an asynchronous boundary.
+
+    The source adds what it has read and waits while the window is full. The boundary marks, for each item it queues,
+    how far the source had read, and releases up to there once its consumer has taken the item; while the consumer
+    waits on an empty queue nothing is held, however much the source reads. Safe from any thread.
+
+    Args:
+        limit: The bytes that may wait before the source pauses; 1 MiB by default. One chunk may go over it.
+
+    Attributes:
+        limit: As given.
+        read: How many bytes the source has read.
+        stalls: How often the source had to wait.
+    """
+
+    def __init__(self, limit: int = WINDOW_LIMIT) -> None:
+        if limit < 1:
+            raise ValueError(f"limit must be at least 1 byte, not {limit}")
+        self.limit = limit
+        self.read = 0
+        self.stalls = 0
+        self._released = 0
+        self._starving = False
+        self._waiting: Callable[[], None] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def pending(self) -> int:
+        """How many bytes were read and not yet released."""
+        return self.read - self._released
+
+    def add(self, count: int) -> None:
+        """The source has read `count` bytes."""
+        with self._lock:
+            self.read += count
+            if self._starving:
+                self._released = self.read
+
+    def when_open(self, resume: Callable[[], None]) -> bool:
+        """Whether the source may read on; where not, `resume` is called once it may, on the releasing thread."""
+        with self._lock:
+            if self.pending < self.limit:
+                return True
+            self.stalls += 1
+            self._waiting = resume
+            return False
+
+    def mark(self) -> int:
+        """The boundary queues an item: how far the source had read for it."""
+        with self._lock:
+            self._starving = False
+            return self.read
+
+    def release(self, mark: int) -> None:
+        """The consumer took the last item with this mark."""
+        self._release(mark, starving=False)
+
+    def release_all(self) -> None:
+        """The consumer waits on an empty queue: nothing is held until the next mark."""
+        self._release(self.read, starving=True)
+
+    def _release(self, mark: int, *, starving: bool) -> None:
+        with self._lock:
+            self._starving = starving
+            self._released = max(self._released, mark)
+            resume = None
+            if self.pending < self.limit:
+                resume, self._waiting = self._waiting, None
+        if resume is not None:
+            resume()
+
+
+def current_window() -> ByteWindow | None:
+    """The window of the boundary that is subscribing now: for sources, inside their subscribe function."""
+    return _current.get()
+
+
+@contextmanager
+def offered(window: ByteWindow) -> Iterator[None]:
+    """Offer a window to whatever source is subscribed to inside the block: for boundaries."""
+    token = _current.set(window)
+    try:
+        yield
+    finally:
+        _current.reset(token)

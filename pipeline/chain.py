@@ -1,0 +1,208 @@
+"""The standard chain: all the stages, composed for a protocol, with what arrived kept for the error to carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from io import StringIO
+from typing import Literal
+
+from reactivex import Observable
+
+from rillet.operators import (
+    Chain,
+    Delta,
+    Done,
+    Finish,
+    Message,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCall,
+    Usage,
+    WireProtocol,
+    lift,
+)
+from rillet.operators.assemble_tools import MAX_ARGS, AssembleTools
+from rillet.operators.decode_deltas import DecodeDeltas
+from rillet.operators.decode_utf8 import MAX_BYTES, DecodeUtf8
+from rillet.operators.errors import StreamError
+from rillet.operators.group_events import MAX_EVENT, GroupEvents
+from rillet.operators.require_done import RequireDone
+from rillet.operators.split_lines import MAX_LINE, SplitLines
+from rillet.operators.value import value
+
+from .protocols import find_protocol
+
+
+@value
+class Limits:
+    """How much of each thing is taken; None lifts a limit.
+
+    Attributes:
+        max_bytes: The whole stream, in bytes; 256 MiB.
+        max_line: A line, in characters; 4 Mi.
+        max_event: An event with its comments, in characters; 4 Mi.
+        max_args: The arguments of a tool call, in characters; 16 Mi.
+    """
+
+    max_bytes: int | None = MAX_BYTES
+    max_line: int | None = MAX_LINE
+    max_event: int | None = MAX_EVENT
+    max_args: int | None = MAX_ARGS
+
+
+DEFAULT_LIMITS = Limits()
+
+
+class _Answer:
+    """What has arrived of an answer."""
+
+    def __init__(self) -> None:
+        self.is_empty = True
+        self._text: dict[int, StringIO] = {}
+        self._reasoning: dict[int, StringIO] = {}
+        self._refusal: dict[int, StringIO] = {}
+        self._calls: dict[int, list[ToolCall]] = {}
+        self._finishes: dict[int, Finish] = {}
+        self._usage: Usage | None = None
+
+    def add(self, delta: Delta) -> None:
+        self.is_empty = False
+        if isinstance(delta, TextDelta):
+            texts = self._text
+        elif isinstance(delta, ReasoningDelta):
+            texts = self._reasoning
+        elif isinstance(delta, RefusalDelta):
+            texts = self._refusal
+        else:
+            self._add_other(delta)
+            return
+        text = texts.get(delta.choice)
+        if text is None:
+            text = texts[delta.choice] = StringIO()
+        text.write(delta.text)
+
+    def _add_other(self, delta: Delta) -> None:
+        if isinstance(delta, ToolCall):
+            self._calls.setdefault(delta.choice, []).append(delta)
+        elif isinstance(delta, Finish):
+            self._finishes[delta.choice] = delta
+        elif isinstance(delta, Usage):
+            self._usage = delta
+
+    def messages(self) -> tuple[Message, ...]:
+        choices = {*self._text, *self._reasoning, *self._refusal, *self._calls, *self._finishes}
+        if not choices and self._usage is not None:
+            choices = {0}
+        return tuple(self.message(choice) for choice in sorted(choices))
+
+    def message(self, choice: int) -> Message:
+        return Message(
+            _value(self._text.get(choice)),
+            _value(self._reasoning.get(choice)),
+            _value(self._refusal.get(choice)),
+            tuple(sorted(self._calls.get(choice, ()), key=lambda call: call.index)),
+            self._finishes.get(choice),
+            self._usage,
+            choice,
+        )
+
+
+def _value(text: StringIO | None) -> str:
+    return text.getvalue() if text else ""
+
+
+class DeltaChain(Chain[bytes, Delta]):
+    """From bytes to verified deltas, for one stream; what has arrived is kept, for the error to carry.
+
+    Args:
+        protocol: The dialect, by name or as such.
+        limits: How much is taken.
+        eof: What becomes of an event that no blank line ended, see `group_events`.
+        extras: Give also what only this provider sends, see `decode_deltas`.
+    """
+
+    def __init__(
+        self,
+        protocol: str | WireProtocol,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        eof: Literal["discard", "dispatch"] = "discard",
+        extras: bool = False,
+    ) -> None:
+        self._decoder = DecodeUtf8(max_bytes=limits.max_bytes)
+        self._answer = _Answer()
+        super().__init__(
+            self._decoder,
+            # The last line is handed on even where nothing ends it: it may be the error of a server that just stopped.
+            SplitLines(max_line=limits.max_line, eof="dispatch"),
+            GroupEvents(max_event=limits.max_event, eof=eof, stray="dispatch"),
+            DecodeDeltas(find_protocol(protocol), extras=extras),
+            AssembleTools(max_args=limits.max_args),
+            RequireDone(),
+        )
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What has arrived, one `Message` a choice."""
+        return self._answer.messages()
+
+    def message(self, choice: int = 0) -> Message:
+        """What has arrived of one choice."""
+        return self._answer.message(choice)
+
+    def feed(self, batch: Iterable[bytes]) -> Iterator[Delta]:
+        return self._kept(super().feed(batch))
+
+    def finish(self) -> Iterator[Delta]:
+        return self._kept(super().finish())
+
+    def fail(self, error: Exception) -> Iterator[Delta]:
+        return self._kept(super().fail(error))
+
+    def _kept(self, flow: Iterator[Delta]) -> Iterator[Delta]:
+        keep = self._answer.add
+        try:
+            for delta in flow:
+                keep(delta)
+                yield delta
+        except StreamError as error:
+            error.partial = self.messages
+            error.retry_safe = self._answer.is_empty
+            error.bytes_seen = self._decoder.bytes_seen
+            raise
+
+
+def deltas(
+    source: Observable[bytes],
+    protocol: str | WireProtocol,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    eof: Literal["discard", "dispatch"] = "discard",
+    extras: bool = False,
+) -> Observable[Delta]:
+    """The standard chain over a source of bytes.
+
+    .. marble::
+
+        ---bytes---bytes-----------------bytes------------|
+        [             deltas("openai-chat")               ]
+        ---Text----Text-Start-Delta------End-ToolCall-Done|
+
+    Args:
+        source: The bytes of the stream, in any pieces.
+        protocol: The dialect: "plain", "openai-chat", or a `WireProtocol` of your own.
+        limits: How much of each thing is taken.
+        eof: What becomes of an event that no blank line ended: "discard" (the default), or "dispatch", which takes it
+            where its data is whole JSON or [DONE].
+        extras: Emit also what only this provider sends, as `ProviderEvent`; False by default.
+
+    Returns:
+        The deltas, cold: each subscription has its own state. It completes right after `Done` and fails with a
+        `StreamError` that carries what had arrived as `partial`.
+
+    Raises:
+        ValueError: There is no protocol of that name.
+    """
+    wire = find_protocol(protocol)
+    return source.pipe(lift(lambda: DeltaChain(wire, limits=limits, eof=eof, extras=extras)))

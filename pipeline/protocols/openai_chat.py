@@ -1,0 +1,416 @@
+"""`openai-chat`: OpenAI's Chat Completions, and the dozens of servers that speak it with an accent."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import orjson
+
+from rillet.operators import (
+    Delta,
+    Done,
+    Finish,
+    FinishReason,
+    ProviderEvent,
+    ReasoningDelta,
+    RefusalDelta,
+    ServerSentEvent,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    Usage,
+    WireProtocol,
+    parse_arguments,
+)
+from rillet.operators.errors import MalformedPayload, MalformedToolArguments, ProviderError
+
+from .payload import DONE, count_in, load_exactly, provider_error, text_in
+
+# A call waits for its id before it is shown, but no longer than this many characters of arguments.
+HELD_WITHOUT_ID = 65_536
+
+REASONS: dict[str, FinishReason] = {
+    "stop": "stop",
+    "end_turn": "stop",
+    "eos": "stop",
+    "stop_sequence": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+    "safety": "content_filter",
+    "refusal": "refusal",
+}
+
+_object_arguments = re.compile(r'"arguments"\s*:\s*\{')
+
+_KNOWN_KEYS = frozenset(
+    ("role", "content", "refusal", "reasoning", "reasoning_content", "reasoning_details", "tool_calls", "function_call")
+)
+
+
+class OpenAIChatDecoder:
+    """One stream of `openai-chat`.
+
+    Done is `[DONE]`; or a clean end once every choice that spoke has a finish reason, unless a choice went on speaking
+    after its reason, which then means nothing. A call opens once its name, its id and the start of its arguments are
+    there (servers send any of them late). It closes when the next one opens or its choice finishes, provided that its
+    arguments are whole; or else at the very end, since some servers send arguments after the finish reason.
+
+    Args:
+        extras: Emit what only some servers send beside the text (annotations, encrypted reasoning, …) as
+            `ProviderEvent`.
+
+    Source: platform.openai.com/docs/api-reference/chat-streaming, and recordings of thirty servers.
+    """
+
+    def __init__(self, extras: bool = False) -> None:
+        self._extras = extras
+        self._choices: dict[int, _Choice] = {}
+        self._usage: dict[str, Any] | None = None
+
+    def decode(self, event: ServerSentEvent, /) -> Iterable[Delta]:
+        try:
+            payload = orjson.loads(event.data)
+        except orjson.JSONDecodeError:
+            return self._not_json(event.data.strip())
+        return self._only_text(payload) or self._read(payload, event)
+
+    def finish(self) -> Iterable[Delta]:
+        if self._choices and all(choice.finished for choice in self._choices.values()):
+            return self._end()
+        return ()
+
+    def _not_json(self, data: str) -> Iterable[Delta]:
+        if data == DONE:
+            return self._end()
+        if not data or data[0] == ":":  # a comment that somebody wrapped as data
+            return ()
+        raise MalformedPayload("is not JSON")
+
+    def _only_text(self, payload: dict[str, Any]) -> tuple[TextDelta] | None:
+        """The commonest event, read without detours: one choice, one piece of text, nothing else."""
+        choices = payload.get("choices")
+        if not choices or len(choices) != 1 or payload.get("usage") or "error" in payload or "x_groq" in payload:
+            return None
+        (choice,) = choices
+        delta = choice.get("delta")
+        known = self._choices.get(choice.get("index"))
+        if known is None or known.finished or not delta or len(delta) != 1 or choice.get("finish_reason"):
+            return None
+        text = delta.get("content")
+        if text.__class__ is not str or not text or "usage" in choice:
+            return None
+        known.spoke = True
+        return (TextDelta(text, known.number),)
+
+    def _read(self, payload: dict[str, Any], event: ServerSentEvent) -> Iterator[Delta]:
+        for choice in payload.get("choices") or ():
+            yield from self._read_choice(choice, event)
+        yield from self._read_usage(payload)
+        if error := payload.get("error"):
+            raise provider_error(error, payload)
+        if event.event == "error" or payload.get("object") == "error":
+            raise provider_error(payload, payload)
+        if self._extras and "choices" not in payload and "usage" not in payload:
+            yield ProviderEvent(str(payload.get("object") or event.event), payload)
+
+    def _read_choice(self, payload: dict[str, Any], event: ServerSentEvent) -> Iterator[Delta]:
+        number = payload.get("index") or 0
+        choice = self._choices.get(number)
+        if choice is None:
+            if type(number) is not int:
+                raise MalformedPayload("has a choice whose index is no integer")
+            choice = self._choices[number] = _Choice(number)
+        delta = payload.get("delta")
+        if delta is None and not choice.spoke:
+            delta = payload.get("message")
+        if delta:
+            yield from self._read_delta(choice, delta, event)
+        if reason := payload.get("finish_reason"):
+            if reason == "error":
+                raise ProviderError("the choice ended with the finish reason 'error'", type="error")
+            yield from choice.end(text_in(reason, "finish_reason"), payload.get("native_finish_reason"))
+        yield from self._read_usage(payload)
+
+    def _read_delta(self, choice: _Choice, delta: dict[str, Any], event: ServerSentEvent) -> Iterator[Delta]:
+        if reasoning := delta.get("reasoning_content") or delta.get("reasoning") or delta.get("reasoning_details"):
+            yield from choice.say(ReasoningDelta, _reasoning(reasoning))
+        if content := delta.get("content"):
+            if type(content) is str:
+                yield from choice.say(TextDelta, content)
+            else:
+                yield from choice.say_parts(content)
+        if refusal := delta.get("refusal"):
+            yield from choice.say(RefusalDelta, text_in(refusal, "refusal"))
+        if calls := delta.get("tool_calls"):
+            if _object_arguments.search(event.data):
+                calls = _same_delta(choice.number, event)["tool_calls"]
+            for entry in calls if type(calls) is list else (calls,):
+                yield from choice.call(entry)
+        if function := delta.get("function_call"):
+            yield from choice.call({"function": function})
+        if self._extras:
+            yield from (ProviderEvent(key, delta[key]) for key in delta if key not in _KNOWN_KEYS and delta[key])
+
+    def _read_usage(self, payload: dict[str, Any]) -> Iterator[Usage]:
+        usage = payload.get("usage") or (payload.get("x_groq") or {}).get("usage")
+        if usage and usage != self._usage:
+            self._usage = usage
+            yield Usage(
+                count_in(usage.get("prompt_tokens")),
+                count_in(usage.get("completion_tokens")),
+                count_in(usage.get("total_tokens")),
+                usage,
+            )
+
+    def _end(self) -> Iterator[Delta]:
+        for choice in self._choices.values():
+            yield from choice.close()
+        yield Done()
+
+
+class _Choice:
+    """One of the alternatives asked for."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.spoke = False
+        self._refused = False
+        self._raw_reason = ""
+        self._reason: FinishReason = "other"
+        self._given = ""  # the raw reason of the Finish that was emitted
+        self._spoke_after_reason = False
+        self._calls: list[_Call] = []
+        self._by_wire: dict[int, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
+
+    @property
+    def finished(self) -> bool:
+        """Whether its finish reason can be believed."""
+        return bool(self._raw_reason) and not self._spoke_after_reason
+
+    def say(self, kind: type[TextDelta | ReasoningDelta | RefusalDelta], text: str) -> Iterator[Delta]:
+        if not text:
+            return
+        self._speaks()
+        self._refused = self._refused or kind is RefusalDelta
+        yield kind(text, self.number)
+
+    def say_parts(self, content: object) -> Iterator[Delta]:
+        """Content as a list of parts, some of them reasoning."""
+        for part in content if isinstance(content, list) else [content]:
+            if type(part) is str:
+                yield from self.say(TextDelta, part)
+            elif part.get("type") == "thinking" or "thinking" in part:
+                yield from self.say(ReasoningDelta, _reasoning(part.get("thinking")))
+            else:
+                yield from self.say(TextDelta, text_in(part.get("text"), "text"))
+
+    def call(self, entry: dict[str, Any]) -> Iterator[Delta]:
+        """One entry of `tool_calls`: a head, a fragment, or both."""
+        function = entry.get("function") or entry.get("custom") or {}
+        wire = entry.get("index")
+        wire = wire if type(wire) is int else None
+        id = text_in(entry.get("id"), "tool call id")
+        name = text_in(function.get("name"), "tool name")
+        args = _arguments(function.get("input") if "custom" in entry else function.get("arguments"))
+        call = self._known(wire, id, name)
+        if call is None or _opens_another(call, id, name, args):
+            self._speaks()
+            yield from self._close_whole_calls()
+            call = self._open(wire, is_text="custom" in entry)
+        elif args:
+            self._speaks()
+        self._note(call, wire, id, name)
+        yield from call.add(args)
+
+    def end(self, raw: str, native: object) -> Iterator[Delta]:
+        """A finish reason came; `native` is the reason behind it, where a router tells both."""
+        self._raw_reason = raw
+        self._reason = REASONS.get(raw.lower(), "other")
+        if type(native) is str and REASONS.get(native.lower()) == "length":
+            self._reason = "length"
+        yield from self._close_whole_calls()
+        if all(call.closed for call in self._calls):
+            yield from self._finish()
+
+    def close(self) -> Iterator[Delta]:
+        """The stream ended as it should."""
+        ended_by_itself = self._reason in ("stop", "tool_calls")
+        for call in self._calls:
+            if call.closed:
+                continue
+            # A call cut before its arguments, or inside raw text, looks like a whole one: only the reason tells.
+            if ended_by_itself or call.shows_where_it_ends:
+                yield from call.close()
+            else:
+                yield from call.show()
+        yield from self._finish()
+
+    def _finish(self) -> Iterator[Finish]:
+        if self._raw_reason == self._given:
+            return
+        self._given = self._raw_reason
+        reason = "refusal" if self._refused and self._reason == "stop" else self._reason
+        yield Finish(reason, self._raw_reason, self.number)
+
+    def _speaks(self) -> None:
+        self.spoke = True
+        self._spoke_after_reason = self._spoke_after_reason or bool(self._raw_reason)
+
+    def _close_whole_calls(self) -> Iterator[Delta]:
+        for call in self._calls:
+            if not call.closed and call.is_whole():
+                yield from call.close()
+
+    def _known(self, wire: int | None, id: str, name: str) -> _Call | None:
+        """The call an entry may belong to: by its index, by its id, or as the tail of the last one."""
+        by_id = self._by_id.get(id) if id else None
+        by_wire = None if wire is None else self._by_wire.get(wire)
+        if by_wire is not None:
+            return by_id or by_wire
+        if by_id is not None:
+            repeats_one_id = wire is not None and bool(name) and by_id.has_args
+            return None if repeats_one_id else by_id
+        if self._calls and (wire is None or not (id or name)):
+            return self._calls[-1]
+        return None
+
+    def _open(self, wire: int | None, *, is_text: bool) -> _Call:
+        taken = {call.index for call in self._calls}
+        index = max(taken, default=-1) + 1 if wire is None or wire in taken else wire
+        call = _Call(index, self.number, is_text=is_text)
+        self._calls.append(call)
+        return call
+
+    def _note(self, call: _Call, wire: int | None, id: str, name: str) -> None:
+        if wire is not None:
+            self._by_wire[wire] = call
+        if id and id != call.id:
+            call.id += id
+            self._by_id[call.id] = call
+        if name and not (call.name and call.has_args):
+            call.name = name if name.startswith(call.name) else call.name + name
+
+
+class _Call:
+    """One tool call, from its first head or fragment on."""
+
+    def __init__(self, index: int, choice: int, *, is_text: bool) -> None:
+        self.index = index
+        self.choice = choice
+        self.id = ""
+        self.name = ""
+        self.has_args = False
+        self.closed = False
+        self._is_text = is_text  # a custom tool: it takes raw text, which is wrapped as {"input": text}
+        self._fragments: list[str] = []
+        self._length = 0
+        self._shown = False
+        self._checked = 0
+        self._may_be_two = True
+
+    @property
+    def shows_where_it_ends(self) -> bool:
+        return self.has_args and not self._is_text
+
+    def add(self, args: str) -> Iterator[Delta]:
+        if not args:
+            return
+        if self.closed:
+            if not args.isspace():
+                raise MalformedPayload(f"goes on with tool call {self.index}, whose arguments were whole")
+            return
+        if self._is_text:
+            args = ("" if self._fragments else '{"input":"') + json.dumps(args, ensure_ascii=False)[1:-1]
+        self.has_args = self.has_args or not args.isspace()
+        self._fragments.append(args)
+        self._length += len(args)
+        if self._shown:
+            yield ToolCallDelta(self.index, args, self.choice)
+        elif self.has_args and self.name and (self.id or self._length > HELD_WITHOUT_ID):
+            yield from self.show()
+
+    def show(self) -> Iterator[Delta]:
+        if self._shown:
+            return
+        self._shown = True
+        yield ToolCallStart(self.index, self.id, self.name, self.choice)
+        for fragment in self._fragments:
+            yield ToolCallDelta(self.index, fragment, self.choice)
+
+    def close(self) -> Iterator[Delta]:
+        self.closed = True
+        if self._is_text:
+            self._fragments.append('"}' if self._fragments else '{"input":""}')
+            if self._shown:
+                yield ToolCallDelta(self.index, self._fragments[-1], self.choice)
+        yield from self.show()
+        if self.name:  # one that never got a name can't be run: it stays open, which the verdict reports
+            yield ToolCallEnd(self.index, self.choice)
+
+    def is_whole(self) -> bool:
+        """Whether the arguments are one whole JSON value, so that nothing can follow; looked at once a length."""
+        if not self.shows_where_it_ends or self._checked == self._length:
+            return False
+        self._checked = self._length
+        try:
+            parse_arguments("".join(self._fragments))
+        except MalformedToolArguments:
+            return False
+        return True
+
+    def is_followed_by(self, args: str) -> bool:
+        """Whether `args` begin a second call under the same name; a server that repeats names is asked once."""
+        if not (self._may_be_two and args.startswith("{")):
+            return False
+        self._may_be_two = self.closed or self.is_whole()
+        return self._may_be_two
+
+
+def _opens_another(call: _Call, id: str, name: str, args: str) -> bool:
+    """Whether an entry that seems to belong to `call` is the head of a new one."""
+    if id and call.id and id != call.id:
+        return bool(call.name) or call.has_args  # else a piece of its id
+    if not name or not call.has_args:
+        return False
+    if call.name and name != call.name:
+        return True
+    return not id and call.is_followed_by(args)
+
+
+def _arguments(value: object) -> str:
+    if value is None:
+        return ""
+    return value if type(value) is str else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _reasoning(value: object) -> str:
+    """The text in reasoning that is a string, an object, or a list of them; encrypted parts have none."""
+    if type(value) is str:
+        return value
+    if isinstance(value, list):
+        return "".join(map(_reasoning, value))
+    if isinstance(value, dict):
+        return _reasoning(value.get("text") or value.get("summary") or value.get("thinking"))
+    return ""
+
+
+def _same_delta(choice: int, event: ServerSentEvent) -> dict[str, Any]:
+    """The event's delta once more, with integers exact at any size."""
+    for payload in load_exactly(event.data)["choices"]:
+        if (payload.get("index") or 0) == choice:
+            delta: dict[str, Any] = payload["delta"]
+            return delta
+    raise MalformedPayload(f"has no delta for choice {choice}")
+
+
+OPENAI_CHAT = WireProtocol("openai-chat", OpenAIChatDecoder)
+"""Chat Completions chunks; done at `[DONE]`, or at a clean end after every choice's finish reason."""

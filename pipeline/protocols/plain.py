@@ -1,0 +1,86 @@
+"""`plain`: the dialect of this project, for servers that need no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rillet.operators import (
+    Delta,
+    Done,
+    ProviderEvent,
+    ServerSentEvent,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    WireProtocol,
+)
+from rillet.operators.errors import MalformedPayload
+
+from .payload import DONE, load_object, provider_error, text_in
+
+
+class PlainDecoder:
+    """One stream of `plain`.
+
+    Args:
+        extras: Emit events of unknown types as `ProviderEvent`.
+    """
+
+    def __init__(self, extras: bool = False) -> None:
+        self._extras = extras
+        self._open: set[int] = set()
+
+    def decode(self, event: ServerSentEvent, /) -> Iterable[Delta]:
+        data = event.data.strip()
+        if data == DONE:
+            return (Done(),)
+        if not data:
+            return ()
+        payload = load_object(data)
+        match payload.get("type"):
+            case "text":
+                text = text_in(payload["delta"], "delta")
+                return (TextDelta(text),) if text else ()
+            case "tool_call_start":
+                return (self._start(payload),)
+            case "tool_call_delta":
+                args = text_in(payload["args"], "args")
+                index = self._opened(payload)
+                return (ToolCallDelta(index, args),) if args else ()
+            case "tool_call_end":
+                index = self._opened(payload)
+                self._open.remove(index)
+                return (ToolCallEnd(index),)
+            case "error":
+                raise provider_error(payload.get("error") or payload, payload)
+            case kind:
+                return (ProviderEvent(str(kind), payload),) if self._extras else ()
+
+    def finish(self) -> Iterable[Delta]:
+        return ()
+
+    def _start(self, payload: dict[str, Any]) -> ToolCallStart:
+        index = _index(payload)
+        if index in self._open:
+            raise MalformedPayload(f"starts tool call {index}, which is open")
+        self._open.add(index)
+        return ToolCallStart(index, text_in(payload.get("id"), "id"), text_in(payload["name"], "name"))
+
+    def _opened(self, payload: dict[str, Any]) -> int:
+        index = _index(payload)
+        if index not in self._open:
+            raise MalformedPayload(f"goes on with tool call {index}, which is not open")
+        return index
+
+
+def _index(payload: dict[str, Any]) -> int:
+    index = payload["index"]
+    if type(index) is not int:
+        raise MalformedPayload("has an index that is no integer")
+    return index
+
+
+PLAIN = WireProtocol("plain", PlainDecoder)
+"""JSON events of the types text, tool_call_start, tool_call_delta, tool_call_end and error; done at `[DONE]`."""
