@@ -1,8 +1,32 @@
-"""Where the operators meet the world."""
+"""Where the operators meet the world: the network, the dialects of the providers, and callers who know no Rx."""
 
-from rillet.operators import parse_arguments
+from rillet.operators import ByteWindow, parse_arguments
 
 from .assembler import SSEParser, StreamAssembler, parse_sse
 from .chain import Limits, deltas
+from .client import PROVIDERS, Asking, Prompt, Provider, ask, collect_stream, stream_llm
+from .iterate import iterate
+from .protocols import PROTOCOLS, find_protocol
+from .source import RequestOptions, bytes_from
 
-__all__ = ["Limits", "SSEParser", "StreamAssembler", "deltas", "parse_arguments", "parse_sse"]
+__all__ = [
+    "PROTOCOLS",
+    "PROVIDERS",
+    "Asking",
+    "ByteWindow",
+    "Limits",
+    "Prompt",
+    "Provider",
+    "RequestOptions",
+    "SSEParser",
+    "StreamAssembler",
+    "ask",
+    "bytes_from",
+    "collect_stream",
+    "deltas",
+    "find_protocol",
+    "iterate",
+    "parse_arguments",
+    "parse_sse",
+    "stream_llm",
+]

@@ -11,7 +11,6 @@ from reactivex import Observable
 from rillet.operators import (
     Chain,
     Delta,
-    Done,
     Finish,
     Message,
     ReasoningDelta,

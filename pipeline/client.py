@@ -1,0 +1,184 @@
+"""Asking a provider: `ask` for its deltas, `stream_llm` and `collect_stream` for the text alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, nullcontext
+from types import MappingProxyType
+from typing import TypeAlias, TypedDict, Unpack
+
+import aiohttp
+from reactivex import Observable
+
+from rillet.operators import Delta, TextDelta
+from rillet.operators.value import value
+
+from .chain import DEFAULT_LIMITS, Limits, deltas
+from .iterate import iterate
+from .source import bytes_from
+
+Prompt: TypeAlias = str | Sequence[Mapping[str, object]]
+"""What the user says, or the whole conversation as the provider wants its messages."""
+
+
+@value
+class Provider:
+    """Where a provider is and what it speaks.
+
+    Attributes:
+        name: What `provider=` calls it.
+        base_url: Where its API is.
+        path: Where its answers stream, below the base URL.
+        protocol: The dialect it speaks.
+        key_variable: The environment variable that holds its key.
+        model: The model asked for where none is named.
+    """
+
+    name: str
+    base_url: str
+    path: str
+    protocol: str
+    key_variable: str
+    model: str
+
+
+OPENAI = Provider(
+    "openai", "https://api.openai.com/v1", "/chat/completions", "openai-chat", "OPENAI_API_KEY", "gpt-5-mini"
+)
+
+PROVIDERS: Mapping[str, Provider] = MappingProxyType({provider.name: provider for provider in (OPENAI,)})
+"""Every provider by its name."""
+
+
+def find_provider(name: str) -> Provider:
+    """The provider of that name.
+
+    Raises:
+        ValueError: There is none; the message lists those there are.
+    """
+    try:
+        return PROVIDERS[name]
+    except KeyError:
+        raise ValueError(f"unknown provider {name!r}; known: {', '.join(PROVIDERS)}") from None
+
+
+class Asking(TypedDict, total=False):
+    """How to ask; every part has a default.
+
+    Attributes:
+        provider: The provider's name, "openai" by default.
+        model: The model; by default the provider's in `PROVIDERS`.
+        base_url: Another place that speaks the same; by default the provider's own. Without a key, none is sent there.
+        options: Further fields of the request body: temperature, tools, …
+        limits: How much of each thing is taken.
+    """
+
+    provider: str
+    model: str | None
+    base_url: str | None
+    options: Mapping[str, object]
+    limits: Limits
+
+
+@value
+class _Question:
+    url: str
+    headers: Mapping[str, str]
+    body: Mapping[str, object]
+    protocol: str
+    limits: Limits
+
+    def deltas(self, session: aiohttp.ClientSession) -> Observable[Delta]:
+        source = bytes_from(session, "POST", self.url, json=self.body, headers=self.headers)
+        return deltas(source, self.protocol, limits=self.limits)
+
+
+def ask(
+    session: aiohttp.ClientSession, prompt: Prompt, api_key: str | None = None, **asking: Unpack[Asking]
+) -> Observable[Delta]:
+    """Ask a provider, and stream the verified deltas of its answer.
+
+    Args:
+        session: The session to use.
+        prompt: What the user says, or the messages of the conversation.
+        api_key: The provider's key; by default the value of its environment variable.
+        asking: See `Asking`.
+
+    Returns:
+        The deltas, cold: each subscription asks anew. See `deltas` and `bytes_from` for how it fails.
+
+    Raises:
+        ValueError: There is no such provider, or no key.
+    """
+    return _question(prompt, api_key, **asking).deltas(session)
+
+
+def stream_llm(
+    prompt: Prompt,
+    api_key: str | None = None,
+    *,
+    session: aiohttp.ClientSession | None = None,
+    **asking: Unpack[Asking],
+) -> AsyncIterator[str]:
+    """The text of an answer, token by token as it comes; joined with nothing between them, they are the answer.
+
+    Args:
+        prompt: What the user says, or the messages of the conversation.
+        api_key: The provider's key; by default the value of its environment variable.
+        session: The session to use; by default one is made for this answer.
+        asking: See `Asking`.
+
+    Yields:
+        Each piece of text of choice 0. Nothing is yielded after the answer's end.
+
+    Raises:
+        ValueError: There is no such provider, or no key.
+        StreamError: The answer did not arrive whole; what arrived is in its `partial`.
+    """
+    return _texts(_question(prompt, api_key, **asking), session)
+
+
+async def collect_stream(
+    prompt: Prompt,
+    api_key: str | None = None,
+    *,
+    session: aiohttp.ClientSession | None = None,
+    **asking: Unpack[Asking],
+) -> str:
+    """The text of an answer, once it is whole. Arguments and errors are those of `stream_llm`."""
+    return "".join([token async for token in stream_llm(prompt, api_key, session=session, **asking)])
+
+
+def _question(
+    prompt: Prompt,
+    api_key: str | None,
+    *,
+    provider: str = "openai",
+    model: str | None = None,
+    base_url: str | None = None,
+    options: Mapping[str, object] = MappingProxyType({}),
+    limits: Limits = DEFAULT_LIMITS,
+) -> _Question:
+    known = find_provider(provider)
+    key = api_key or os.environ.get(known.key_variable)
+    if not key and base_url is None:
+        raise ValueError(f"no API key for {known.name}: pass api_key, or set {known.key_variable}")
+    body = {
+        "model": model or known.model,
+        "messages": [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt),
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        **options,
+    }
+    url = (base_url or known.base_url).rstrip("/") + known.path
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    return _Question(url, headers, body, known.protocol, limits)
+
+
+async def _texts(question: _Question, session: aiohttp.ClientSession | None) -> AsyncGenerator[str, None]:
+    async with nullcontext(session) if session else aiohttp.ClientSession() as asking:
+        async with aclosing(iterate(question.deltas(asking))) as flow:
+            async for delta in flow:
+                if isinstance(delta, TextDelta) and delta.choice == 0:
+                    yield delta.text
