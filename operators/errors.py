@@ -150,6 +150,12 @@ class TruncatedStream(StreamError, EOFError):
     kind = "truncated_stream"
 
 
+class IdleTimeout(StreamError, TimeoutError):
+    """The connection stayed open, but nothing came for too long."""
+
+    kind = "idle_timeout"
+
+
 class UnclosedToolCall(TruncatedStream):
     """The answer was declared whole while a tool call was open.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from reactivex import Observable, abc
@@ -47,6 +48,7 @@ class Chain(Stage[In, Out]):
 
     def __init__(self, *stages: Stage[Any, Any]) -> None:
         self.stages = stages
+        self._feeds = tuple(partial(_run, stage) if _minds_failures(stage) else stage.feed for stage in stages)
 
     @property
     def closed(self) -> bool:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -55,9 +57,8 @@ class Chain(Stage[In, Out]):
 
     def feed(self, batch: Iterable[In]) -> Iterator[Out]:
         flow: Iterable[Any] = batch
-        for stage in self.stages:
-            # Only a stage that minds failures pays for the hop that shows it those of the stages before it.
-            flow = stage.feed(flow) if type(stage).fail is Stage.fail else _run(stage, flow)
+        for feed in self._feeds:
+            flow = feed(flow)
         return cast("Iterator[Out]", flow)
 
     def finish(self) -> Iterator[Out]:
@@ -71,6 +72,11 @@ class Chain(Stage[In, Out]):
         for stage in self.stages[last_closed + 1 :]:
             flow = _run(stage, flow, end=True)
         return flow
+
+
+def _minds_failures(stage: Stage[Any, Any]) -> bool:
+    """Only a stage that minds them pays for the hop that shows it the failures of the stages before it."""
+    return type(stage).fail is not Stage[Any, Any].fail
 
 
 def _run(stage: Stage[Any, Any], flow: Iterable[Any], *, end: bool = False) -> Iterator[Any]:

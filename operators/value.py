@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields
-from typing import TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, TypeVar, cast, dataclass_transform
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 T = TypeVar("T")
 
@@ -22,14 +25,13 @@ def value(cls: type[T]) -> type[T]:
         The dataclass: equal only to its own type, hashable where its fields are, match-able by position.
     """
     made = dataclass(frozen=True, slots=True)(cls)
-    names = [field.name for field in fields(made)]
-    scope: dict[str, object] = {f"set_{name}": made.__dict__[name].__set__ for name in names}
-    scope |= {f"default_{field.name}": field.default for field in fields(made)}
+    made_fields = fields(cast("type[DataclassInstance]", made))
+    scope: dict[str, object] = {f"set_{field.name}": made.__dict__[field.name].__set__ for field in made_fields}
+    scope |= {f"default_{field.name}": field.default for field in made_fields}
     parameters = "".join(
-        f", {field.name}" + ("" if field.default is MISSING else f"=default_{field.name}") for field in fields(made)
+        f", {field.name}" + ("" if field.default is MISSING else f"=default_{field.name}") for field in made_fields
     )
-    body = "; ".join(f"set_{name}(self, {name})" for name in names) or "pass"
+    body = "; ".join(f"set_{field.name}(self, {field.name})" for field in made_fields) or "pass"
     exec(f"def __init__(self{parameters}): {body}", scope)
-    init = cast("type[object]", scope["__init__"])
-    setattr(made, "__init__", init)  # noqa: B010
+    setattr(made, "__init__", scope["__init__"])  # noqa: B010 - as an assignment, type checkers refuse it
     return made

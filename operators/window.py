@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -91,7 +91,7 @@ def current_window() -> ByteWindow | None:
 
 
 @contextmanager
-def offered(window: ByteWindow) -> Iterator[None]:
+def offered(window: ByteWindow) -> Generator[None]:
     """Offer a window to whatever source is subscribed to inside the block: for boundaries."""
     token = _current.set(window)
     try:

@@ -2,6 +2,7 @@
 
 from rillet.operators import ByteWindow, parse_arguments
 
+from .answer import Answer
 from .assembler import SSEParser, StreamAssembler, parse_sse
 from .chain import Limits, deltas
 from .client import PROVIDERS, Asking, Prompt, Provider, ask, collect_stream, stream_llm
@@ -12,6 +13,7 @@ from .source import RequestOptions, bytes_from
 __all__ = [
     "PROTOCOLS",
     "PROVIDERS",
+    "Answer",
     "Asking",
     "ByteWindow",
     "Limits",

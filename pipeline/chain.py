@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from io import StringIO
 from typing import Literal
 
 from reactivex import Observable
 
-from rillet.operators import (
-    Chain,
-    Delta,
-    Finish,
-    Message,
-    ReasoningDelta,
-    RefusalDelta,
-    TextDelta,
-    ToolCall,
-    Usage,
-    WireProtocol,
-    lift,
-)
+from rillet.operators import Chain, Delta, Message, WireProtocol, lift
 from rillet.operators.assemble_tools import MAX_ARGS, AssembleTools
 from rillet.operators.decode_deltas import DecodeDeltas
 from rillet.operators.decode_utf8 import MAX_BYTES, DecodeUtf8
@@ -30,6 +17,7 @@ from rillet.operators.require_done import RequireDone
 from rillet.operators.split_lines import MAX_LINE, SplitLines
 from rillet.operators.value import value
 
+from .answer import Answer
 from .protocols import find_protocol
 
 
@@ -53,64 +41,6 @@ class Limits:
 DEFAULT_LIMITS = Limits()
 
 
-class _Answer:
-    """What has arrived of an answer."""
-
-    def __init__(self) -> None:
-        self.is_empty = True
-        self._text: dict[int, StringIO] = {}
-        self._reasoning: dict[int, StringIO] = {}
-        self._refusal: dict[int, StringIO] = {}
-        self._calls: dict[int, list[ToolCall]] = {}
-        self._finishes: dict[int, Finish] = {}
-        self._usage: Usage | None = None
-
-    def add(self, delta: Delta) -> None:
-        self.is_empty = False
-        if isinstance(delta, TextDelta):
-            texts = self._text
-        elif isinstance(delta, ReasoningDelta):
-            texts = self._reasoning
-        elif isinstance(delta, RefusalDelta):
-            texts = self._refusal
-        else:
-            self._add_other(delta)
-            return
-        text = texts.get(delta.choice)
-        if text is None:
-            text = texts[delta.choice] = StringIO()
-        text.write(delta.text)
-
-    def _add_other(self, delta: Delta) -> None:
-        if isinstance(delta, ToolCall):
-            self._calls.setdefault(delta.choice, []).append(delta)
-        elif isinstance(delta, Finish):
-            self._finishes[delta.choice] = delta
-        elif isinstance(delta, Usage):
-            self._usage = delta
-
-    def messages(self) -> tuple[Message, ...]:
-        choices = {*self._text, *self._reasoning, *self._refusal, *self._calls, *self._finishes}
-        if not choices and self._usage is not None:
-            choices = {0}
-        return tuple(self.message(choice) for choice in sorted(choices))
-
-    def message(self, choice: int) -> Message:
-        return Message(
-            _value(self._text.get(choice)),
-            _value(self._reasoning.get(choice)),
-            _value(self._refusal.get(choice)),
-            tuple(sorted(self._calls.get(choice, ()), key=lambda call: call.index)),
-            self._finishes.get(choice),
-            self._usage,
-            choice,
-        )
-
-
-def _value(text: StringIO | None) -> str:
-    return text.getvalue() if text else ""
-
-
 class DeltaChain(Chain[bytes, Delta]):
     """From bytes to verified deltas, for one stream; what has arrived is kept, for the error to carry.
 
@@ -130,7 +60,7 @@ class DeltaChain(Chain[bytes, Delta]):
         extras: bool = False,
     ) -> None:
         self._decoder = DecodeUtf8(max_bytes=limits.max_bytes)
-        self._answer = _Answer()
+        self._answer = Answer()
         super().__init__(
             self._decoder,
             # The last line is handed on even where nothing ends it: it may be the error of a server that just stopped.
@@ -144,7 +74,7 @@ class DeltaChain(Chain[bytes, Delta]):
     @property
     def messages(self) -> tuple[Message, ...]:
         """What has arrived, one `Message` a choice."""
-        return self._answer.messages()
+        return self._answer.messages
 
     def message(self, choice: int = 0) -> Message:
         """What has arrived of one choice."""

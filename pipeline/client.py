@@ -177,8 +177,10 @@ def _question(
 
 
 async def _texts(question: _Question, session: aiohttp.ClientSession | None) -> AsyncGenerator[str, None]:
-    async with nullcontext(session) if session else aiohttp.ClientSession() as asking:
-        async with aclosing(iterate(question.deltas(asking))) as flow:
-            async for delta in flow:
-                if isinstance(delta, TextDelta) and delta.choice == 0:
-                    yield delta.text
+    async with (
+        nullcontext(session) if session else aiohttp.ClientSession() as asking,
+        aclosing(iterate(question.deltas(asking))) as flow,
+    ):
+        async for delta in flow:
+            if isinstance(delta, TextDelta) and delta.choice == 0:
+                yield delta.text

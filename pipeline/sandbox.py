@@ -3,8 +3,8 @@
     async with Sandbox(Script(text="Hello"), Wire(seed=7), Fault("cut", after=300)) as base_url:
         ...
 
-Below the base URL it speaks `openai-chat` at /chat/completions and `plain` at /plain. A script says what is answered, a wire how the
-bytes travel, a fault how they end badly.
+Below the base URL it speaks `openai-chat` at /chat/completions and `plain` at /plain. A script says what is answered,
+a wire how the bytes travel, a fault how they end badly.
 """
 
 from __future__ import annotations

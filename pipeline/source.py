@@ -16,7 +16,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 from rillet.operators import ByteWindow
-from rillet.operators.errors import HttpStatusError, NotAnEventStream, TransportError, TruncatedStream
+from rillet.operators.errors import HttpStatusError, IdleTimeout, NotAnEventStream, TransportError, TruncatedStream
 from rillet.operators.window import current_window
 
 READ_BUFFER = 64 * 1024
@@ -89,8 +89,8 @@ def bytes_from(
         - buffers up to: the window's limit and one piece; without a window, one piece
         - completes: at the clean end of the body; whether the answer is whole is not its to say
         - fails: `HttpStatusError` for any status but 200; `NotAnEventStream` for another content type;
-          `TransportError` where no answer came; `TruncatedStream` where its body broke; whatever a subscriber's
-          `on_next` raised
+          `TransportError` where no answer came; `TruncatedStream` where its body broke; `IdleTimeout` where a
+          `timeout` with `sock_read` ran out; whatever a subscriber's `on_next` raised
 
     Source: HTML Standard §9.2.3 (status and content type of an event stream).
     """
@@ -181,6 +181,8 @@ class _Reading:
     async def _next(self, response: aiohttp.ClientResponse) -> bytes:
         try:
             chunk = await response.content.readany()
+        except aiohttp.SocketTimeoutError as error:
+            raise IdleTimeout(f"no byte came within sock_read, after {self._bytes_seen:,} bytes of the body") from error
         except FAILURES as error:
             raise TruncatedStream(
                 f"the connection broke after {self._bytes_seen:,} bytes of the body: {type(error).__name__}",

@@ -28,7 +28,7 @@ from rillet.operators import (
 )
 from rillet.operators.errors import MalformedPayload, MalformedToolArguments, ProviderError
 
-from .payload import DONE, count_in, load_exactly, provider_error, text_in
+from .payload import DONE, count_in, list_in, load_exactly, object_in, provider_error, text_in
 
 # A call waits for its id before it is shown, but no longer than this many characters of arguments.
 HELD_WITHOUT_ID = 65_536
@@ -152,15 +152,15 @@ class OpenAIChatDecoder:
         if calls := delta.get("tool_calls"):
             if _object_arguments.search(event.data):
                 calls = _same_delta(choice.number, event)["tool_calls"]
-            for entry in calls if type(calls) is list else (calls,):
-                yield from choice.call(entry)
+            for entry in list_in(calls):
+                yield from choice.call(object_in(entry, "tool call"))
         if function := delta.get("function_call"):
             yield from choice.call({"function": function})
         if self._extras:
             yield from (ProviderEvent(key, delta[key]) for key in delta if key not in _KNOWN_KEYS and delta[key])
 
     def _read_usage(self, payload: dict[str, Any]) -> Iterator[Usage]:
-        usage = payload.get("usage") or (payload.get("x_groq") or {}).get("usage")
+        usage = object_in(payload.get("usage") or object_in(payload.get("x_groq"), "x_groq").get("usage"), "usage")
         if usage and usage != self._usage:
             self._usage = usage
             yield Usage(
@@ -205,7 +205,7 @@ class _Choice:
 
     def say_parts(self, content: object) -> Iterator[Delta]:
         """Content as a list of parts, some of them reasoning."""
-        for part in content if isinstance(content, list) else [content]:
+        for part in list_in(content):
             if type(part) is str:
                 yield from self.say(TextDelta, part)
             elif part.get("type") == "thinking" or "thinking" in part:
@@ -215,7 +215,7 @@ class _Choice:
 
     def call(self, entry: dict[str, Any]) -> Iterator[Delta]:
         """One entry of `tool_calls`: a head, a fragment, or both."""
-        function = entry.get("function") or entry.get("custom") or {}
+        function = object_in(entry.get("function") or entry.get("custom"), "tool call")
         wire = entry.get("index")
         wire = wire if type(wire) is int else None
         id = text_in(entry.get("id"), "tool call id")
@@ -394,13 +394,14 @@ def _arguments(value: object) -> str:
 
 def _reasoning(value: object) -> str:
     """The text in reasoning that is a string, an object, or a list of them; encrypted parts have none."""
-    if type(value) is str:
-        return value
-    if isinstance(value, list):
-        return "".join(map(_reasoning, value))
-    if isinstance(value, dict):
-        return _reasoning(value.get("text") or value.get("summary") or value.get("thinking"))
-    return ""
+    return "".join(_reasoning_part(part) for part in list_in(value))
+
+
+def _reasoning_part(part: object) -> str:
+    if isinstance(part, str):
+        return part
+    fields = object_in(part, "reasoning")
+    return _reasoning(fields.get("text") or fields.get("summary") or fields.get("thinking"))
 
 
 def _same_delta(choice: int, event: ServerSentEvent) -> dict[str, Any]:

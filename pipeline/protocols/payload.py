@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -19,12 +19,12 @@ def load_object(data: str) -> dict[str, Any]:
         MalformedPayload: It is not JSON, or not an object.
     """
     try:
-        payload = orjson.loads(data)
+        payload: object = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise MalformedPayload("is not JSON") from error
-    if type(payload) is not dict:
+    if not isinstance(payload, dict):
         raise MalformedPayload("is JSON, but not an object")
-    return payload
+    return cast("dict[str, Any]", payload)
 
 
 def load_exactly(data: str) -> dict[str, Any]:
@@ -38,6 +38,27 @@ def load_exactly(data: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise MalformedPayload("has a number or a nesting too large") from error
     return payload
+
+
+def object_in(value: object, what: str) -> dict[str, Any]:
+    """An object that may be missing or null.
+
+    Raises:
+        MalformedPayload: It is there and no object.
+    """
+    if value is None:
+        return {}
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value)
+    raise MalformedPayload(f"has a {what} that is no object")
+
+
+def list_in(value: object) -> list[Any]:
+    """A list that may be missing, null, or its only item."""
+    if value is None:
+        return []
+    items: list[Any] = value if isinstance(value, list) else [value]
+    return items
 
 
 def text_in(value: object, what: str) -> str:
@@ -65,7 +86,7 @@ def provider_error(error: object, context: dict[str, Any]) -> ProviderError:
         error: What stands under "error", or the whole payload.
         context: The payload around it, for a status that stands there.
     """
-    details: dict[str, Any] = error if isinstance(error, dict) else {"message": error}
+    details = cast("dict[str, Any]", error) if isinstance(error, dict) else {"message": error}
     message = details.get("message") or details.get("detail") or ""
     code = details.get("code")
     kind = details.get("type") or details.get("status")

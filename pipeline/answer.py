@@ -1,0 +1,73 @@
+"""`Answer`: the sum of the deltas of one answer."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+from rillet.operators import Delta, Finish, Message, ReasoningDelta, RefusalDelta, TextDelta, ToolCall, Usage
+
+
+class Answer:
+    """What has arrived of an answer: add its deltas, and read its messages at any time.
+
+    Attributes:
+        is_empty: Nothing has arrived.
+    """
+
+    def __init__(self) -> None:
+        self.is_empty = True
+        self._text: dict[int, StringIO] = {}
+        self._reasoning: dict[int, StringIO] = {}
+        self._refusal: dict[int, StringIO] = {}
+        self._calls: dict[int, list[ToolCall]] = {}
+        self._finishes: dict[int, Finish] = {}
+        self._usage: Usage | None = None
+
+    def add(self, delta: Delta) -> None:
+        """Add the next delta; its cost does not grow with what is there."""
+        self.is_empty = False
+        if isinstance(delta, TextDelta):
+            texts = self._text
+        elif isinstance(delta, ReasoningDelta):
+            texts = self._reasoning
+        elif isinstance(delta, RefusalDelta):
+            texts = self._refusal
+        else:
+            self._add_other(delta)
+            return
+        text = texts.get(delta.choice)
+        if text is None:
+            text = texts[delta.choice] = StringIO()
+        text.write(delta.text)
+
+    def _add_other(self, delta: Delta) -> None:
+        if isinstance(delta, ToolCall):
+            self._calls.setdefault(delta.choice, []).append(delta)
+        elif isinstance(delta, Finish):
+            self._finishes[delta.choice] = delta
+        elif isinstance(delta, Usage):
+            self._usage = delta
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """One `Message` for each choice that has said something; the first has the usage where none has."""
+        choices = {*self._text, *self._reasoning, *self._refusal, *self._calls, *self._finishes}
+        if not choices and self._usage is not None:
+            choices = {0}
+        return tuple(self.message(choice) for choice in sorted(choices))
+
+    def message(self, choice: int = 0) -> Message:
+        """What has arrived of one choice."""
+        return Message(
+            _value(self._text.get(choice)),
+            _value(self._reasoning.get(choice)),
+            _value(self._refusal.get(choice)),
+            tuple(sorted(self._calls.get(choice, ()), key=lambda call: call.index)),
+            self._finishes.get(choice),
+            self._usage,
+            choice,
+        )
+
+
+def _value(text: StringIO | None) -> str:
+    return text.getvalue() if text else ""

@@ -1,0 +1,280 @@
+"""The command `rillet`: the demo, a parser for pipes, a client, and the sandbox to talk to.
+
+Exit codes: 0 the answer is complete, 1 the stream failed (one line on standard error says how), 2 wrong usage,
+130 interrupted, 141 the reader of the output went away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from typing import Protocol, TypeVar, get_args
+
+import aiohttp
+from reactivex import Observable
+
+from rillet.operators import Chain, Delta, ServerSentEvent, Stage
+from rillet.operators.decode_utf8 import DecodeUtf8
+from rillet.operators.errors import NotAnEventStream, StreamError
+from rillet.operators.group_events import GroupEvents
+from rillet.operators.split_lines import SplitLines
+
+from .answer import Answer
+from .chain import DeltaChain, deltas
+from .client import PROVIDERS, ask
+from .iterate import iterate
+from .protocols import PROTOCOLS
+from .sandbox import Fault, FaultKind, Sandbox, Script, ScriptedCall, Wire
+from .screen import JsonScreen, Screen, TextScreen, live_screen_or
+from .source import bytes_from
+
+Out = TypeVar("Out")
+
+READ_SIZE = 64 * 1024
+
+DEMO = Script(
+    text="Two things to look up: the weather in Orléans, and a recipe for crème brûlée ☕. One moment…",
+    calls=(
+        ScriptedCall("get_weather", {"city": "Orléans", "unit": "celsius", "days": 3}),
+        ScriptedCall("find_recipe", {"dish": "crème brûlée", "servings": 4, "without": ["nuts"]}),
+    ),
+    usage=(41, 63),
+)
+DEMO_WIRE = Wire(seed=7, delay=0.006, comments=1, crlf=True)
+DEMO_FAULT_AFTER = 9_000
+DEMO_PATIENCE = 2.0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; the result is the exit code."""
+    options = _parser().parse_args(arguments)
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        run: Callable[[argparse.Namespace], int] = options.run
+        return run(options)
+    except StreamError as error:
+        return _failed(error)
+    except BrokenPipeError:
+        return _reader_gone()
+    except _UsageError as error:
+        print(f"rillet: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+class _UsageError(Exception):
+    """What was asked for can't be done; the message says why."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rillet", description="Streaming LLM responses: typed deltas, finished tool calls, and a verdict."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    demo = _command(commands, "demo", _demo, "stream an answer from the sandbox over a real socket", "rillet demo")
+    _add_fault(demo)
+
+    parse = _command(
+        commands,
+        "parse",
+        _parse,
+        "print the answer in a recorded or piped stream, as it comes",
+        "curl -sN … | rillet parse --protocol openai-chat",
+    )
+    _add_file(parse)
+    parse.add_argument("--protocol", choices=list(PROTOCOLS), default="openai-chat", help="default: %(default)s")
+    parse.add_argument("--json", action="store_true", help="one JSON object a delta, and a summary last")
+
+    events = _command(
+        commands, "events", _events, "print the events of a stream, one JSON object each", "rillet events answer.sse"
+    )
+    _add_file(events)
+
+    asking = _command(
+        commands,
+        "ask",
+        _ask,
+        "ask a provider",
+        'rillet ask "Why is the sky blue?" --provider openai --model gpt-5-mini',
+    )
+    asking.add_argument("prompt")
+    asking.add_argument("--provider", choices=list(PROVIDERS), default="openai", help="default: %(default)s")
+    asking.add_argument("--model", help="default: the provider's usual one")
+    asking.add_argument("--base-url", help="another place that speaks the same, as http://127.0.0.1:8080/v1")
+    asking.add_argument("--json", action="store_true", help="one JSON object a delta, and a summary last")
+
+    sandbox = _command(
+        commands, "sandbox", _sandbox, "serve a scripted provider on 127.0.0.1", "rillet sandbox --port 8080"
+    )
+    sandbox.add_argument("--port", type=_port, default=0, help="default: a free one")
+    _add_fault(sandbox)
+    return parser
+
+
+class _Commands(Protocol):
+    def add_parser(self, name: str, *, help: str, description: str, epilog: str) -> argparse.ArgumentParser: ...
+
+
+def _command(
+    commands: _Commands,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    description: str,
+    example: str,
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(
+        name, help=description, description=description[0].upper() + description[1:] + ".", epilog=f"example: {example}"
+    )
+    command.set_defaults(run=run)
+    return command
+
+
+def _add_file(command: argparse.ArgumentParser) -> None:
+    command.add_argument("file", nargs="?", default="-", help="the stream; - (the default) is standard input")
+
+
+def _add_fault(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--fault", choices=get_args(FaultKind), help="how the stream ends badly")
+    command.add_argument(
+        "--after", type=_whole, default=DEMO_FAULT_AFTER, help="… after how many bytes; default: %(default)s"
+    )
+
+
+def _whole(text: str, limit: int = sys.maxsize) -> int:
+    number = int(text)
+    if not 0 <= number <= limit:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and {limit}")
+    return number
+
+
+def _port(text: str) -> int:
+    return _whole(text, 65_535)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    answer = asyncio.run(_run_demo(_fault(options), live_screen_or(TextScreen(sys.stdout, growing=True))))
+    message = answer.message()
+    for call in message.tool_calls:
+        print(f"verified: {call.name}({json.dumps(call.args, ensure_ascii=False)})")
+    print(f"complete: {len(message.text)} characters of text and {len(message.tool_calls)} verified tool calls")
+    return 0
+
+
+async def _run_demo(fault: Fault | None, screen: Screen) -> Answer:
+    patience = aiohttp.ClientTimeout(total=None, sock_read=DEMO_PATIENCE)
+    async with Sandbox(DEMO, DEMO_WIRE, fault) as base_url, aiohttp.ClientSession() as session:
+        source = bytes_from(session, "POST", base_url + "/chat/completions", json={"stream": True}, timeout=patience)
+        return await _show(deltas(source, "openai-chat"), screen)
+
+
+def _ask(options: argparse.Namespace) -> int:
+    asyncio.run(_run_ask(options, JsonScreen(sys.stdout) if options.json else TextScreen(sys.stdout)))
+    return 0
+
+
+async def _run_ask(options: argparse.Namespace, screen: Screen) -> None:
+    async with aiohttp.ClientSession() as session:
+        answer = ask(session, options.prompt, provider=options.provider, model=options.model, base_url=options.base_url)
+        await _show(answer, screen)
+
+
+async def _show(observable: Observable[Delta], screen: Screen) -> Answer:
+    answer = Answer()
+    try:
+        async with aclosing(iterate(observable)) as flow:
+            async for delta in flow:
+                answer.add(delta)
+                screen.show(delta)
+    except StreamError as error:
+        screen.end(error.partial, error)
+        raise
+    finally:
+        screen.close()
+    screen.end(answer.messages, None)
+    return answer
+
+
+def _parse(options: argparse.Namespace) -> int:
+    screen = JsonScreen(sys.stdout) if options.json else TextScreen(sys.stdout)
+    chain = DeltaChain(options.protocol)
+    try:
+        for delta in _run(chain, options.file):
+            screen.show(delta)
+    except StreamError as error:
+        screen.end(chain.messages, error)
+        raise
+    screen.end(chain.messages, None)
+    return 0
+
+
+def _events(options: argparse.Namespace) -> int:
+    chain: Chain[bytes, ServerSentEvent] = Chain(DecodeUtf8(), SplitLines(), GroupEvents())
+    for event in _run(chain, options.file):
+        print(json.dumps({"event": event.event, "data": event.data, "id": event.id}, ensure_ascii=False), flush=True)
+    return 0
+
+
+def _run(stage: Stage[bytes, Out], file: str) -> Iterator[Out]:
+    """What a stage gives for a file, or for standard input, as it comes."""
+    yield from stage.feed(_chunks(file))
+    if not stage.closed:
+        yield from stage.finish()
+
+
+def _chunks(file: str) -> Iterator[bytes]:
+    try:
+        with open(0 if file == "-" else file, "rb", buffering=0, closefd=file != "-") as stream:
+            first = stream.read(READ_SIZE)
+            if first.lstrip().startswith(b"<"):
+                raise NotAnEventStream("an HTML or XML page", first.decode("utf-8", "replace"))
+            yield first
+            while chunk := stream.read(READ_SIZE):
+                yield chunk
+    except OSError as error:
+        raise _UsageError(f"{file}: {error.strerror}") from error
+
+
+def _sandbox(options: argparse.Namespace) -> int:
+    try:
+        asyncio.run(_serve(Sandbox(DEMO, DEMO_WIRE, _fault(options), port=options.port)))
+    except OSError as error:
+        raise _UsageError(f"port {options.port}: {error.strerror}") from error
+    return 0
+
+
+async def _serve(sandbox: Sandbox) -> None:
+    async with sandbox as base_url:
+        print(f"serving {base_url}/chat/completions and {base_url}/plain; Ctrl-C ends it", flush=True)
+        print(f"try: rillet ask hello --base-url {base_url}", flush=True)
+        await asyncio.Event().wait()
+
+
+def _fault(options: argparse.Namespace) -> Fault | None:
+    return Fault(options.fault, options.after) if options.fault else None
+
+
+def _failed(error: StreamError) -> int:
+    arrived = [f"{error.bytes_seen:,} bytes"] if error.bytes_seen is not None else []
+    for message in error.partial[:1]:
+        arrived.append(f"{len(message.text):,} characters of text")
+        arrived.append(f"{len(message.tool_calls)} finished tool calls")
+    how_much = f" ({', '.join(arrived)} had arrived)" if arrived else ""
+    print(f"rillet: {error.kind}: {error}{how_much}", file=sys.stderr)
+    return 1
+
+
+def _reader_gone() -> int:
+    """Whoever read the output has left; what is still buffered must not complain at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
+
+
+if __name__ == "__main__":
+    sys.exit(main())
