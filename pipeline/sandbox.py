@@ -215,12 +215,13 @@ def plain_events(script: Script) -> Iterator[str]:
     """The script as the data of `plain` events."""
     for piece in _pieces(script.text, script.piece):
         yield _json(type="text", delta=piece)
-    for index, call in enumerate(script.calls):
-        yield _json(type="tool_call_start", index=index, id=_id(call, index), name=call.name)
-    for index, fragment in _fragments(script):
-        yield _json(type="tool_call_delta", index=index, args=fragment)
-    for index in range(len(script.calls)):
-        yield _json(type="tool_call_end", index=index)
+    for index, step in _call_steps(script):
+        if isinstance(step, ScriptedCall):
+            yield _json(type="tool_call_start", index=index, id=_id(step, index), name=step.name)
+        elif step:
+            yield _json(type="tool_call_delta", index=index, args=step)
+        else:
+            yield _json(type="tool_call_end", index=index)
     yield "[DONE]"
 
 
@@ -231,11 +232,12 @@ def openai_chat_events(script: Script) -> Iterator[str]:
         yield _chunk({"reasoning_content": piece})
     for piece in _pieces(script.text, script.piece):
         yield _chunk({"content": piece})
-    for index, call in enumerate(script.calls):
-        head = {"index": index, "id": _id(call, index), "type": "function"}
-        yield _chunk({"tool_calls": [{**head, "function": {"name": call.name, "arguments": ""}}]})
-    for index, fragment in _fragments(script):
-        yield _chunk({"tool_calls": [{"index": index, "function": {"arguments": fragment}}]})
+    for index, step in _call_steps(script):
+        if isinstance(step, ScriptedCall):
+            head = {"index": index, "id": _id(step, index), "type": "function"}
+            yield _chunk({"tool_calls": [{**head, "function": {"name": step.name, "arguments": ""}}]})
+        elif step:
+            yield _chunk({"tool_calls": [{"index": index, "function": {"arguments": step}}]})
     yield _chunk({}, script.finish or ("tool_calls" if script.calls else "stop"))
     if script.usage is not None:
         prompt, completion = script.usage
@@ -277,13 +279,15 @@ def _pieces(text: str, size: int) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-def _fragments(script: Script) -> Iterator[tuple[int, str]]:
-    """(index, fragment) of all calls' arguments."""
-    texts = [call.args if isinstance(call.args, str) else _json(**call.args) for call in script.calls]
-    per_call = [[(index, piece) for piece in _pieces(text, script.piece)] for index, text in enumerate(texts)]
-    rounds = zip_longest(*per_call) if script.interleave else per_call
-    for fragments in rounds:
-        yield from (fragment for fragment in fragments if fragment is not None)
+def _call_steps(script: Script) -> Iterator[tuple[int, ScriptedCall | str]]:
+    """The calls step by step, by index: the call itself for its head, its fragments, "" for its end."""
+    per_call = []
+    for index, call in enumerate(script.calls):
+        text = call.args if isinstance(call.args, str) else _json(**call.args)
+        steps: list[ScriptedCall | str] = [call, *_pieces(text, script.piece), ""]
+        per_call.append([(index, step) for step in steps])
+    for steps_at_once in zip_longest(*per_call) if script.interleave else per_call:
+        yield from (step for step in steps_at_once if step is not None)
 
 
 def _frame(data: str, wire: Wire) -> bytes:

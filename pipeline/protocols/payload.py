@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import orjson
 
@@ -57,8 +57,11 @@ def list_in(value: object) -> list[Any]:
     """A list that may be missing, null, or its only item."""
     if value is None:
         return []
-    items: list[Any] = value if isinstance(value, list) else [value]
-    return items
+    return value if _is_list(value) else [value]
+
+
+def _is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
 
 
 def text_in(value: object, what: str) -> str:
