@@ -281,13 +281,17 @@ def _pieces(text: str, size: int) -> list[str]:
 
 def _call_steps(script: Script) -> Iterator[tuple[int, ScriptedCall | str]]:
     """The calls step by step, by index: the call itself for its head, its fragments, "" for its end."""
-    per_call = []
-    for index, call in enumerate(script.calls):
-        text = call.args if isinstance(call.args, str) else _json(**call.args)
-        steps: list[ScriptedCall | str] = [call, *_pieces(text, script.piece), ""]
-        per_call.append([(index, step) for step in steps])
-    for steps_at_once in zip_longest(*per_call) if script.interleave else per_call:
-        yield from (step for step in steps_at_once if step is not None)
+    per_call = [_steps(index, call, script.piece) for index, call in enumerate(script.calls)]
+    rounds: Iterable[Iterable[tuple[int, ScriptedCall | str] | None]] = per_call
+    if script.interleave:
+        rounds = zip_longest(*per_call)
+    for steps in rounds:
+        yield from (step for step in steps if step is not None)
+
+
+def _steps(index: int, call: ScriptedCall, piece: int) -> list[tuple[int, ScriptedCall | str]]:
+    text = call.args if isinstance(call.args, str) else _json(**call.args)
+    return [(index, call), *((index, fragment) for fragment in _pieces(text, piece)), (index, "")]
 
 
 def _frame(data: str, wire: Wire) -> bytes:
