@@ -181,7 +181,12 @@ def _ask(options: argparse.Namespace) -> int:
 
 async def _run_ask(options: argparse.Namespace, screen: Screen) -> None:
     async with aiohttp.ClientSession() as session:
-        answer = ask(session, options.prompt, provider=options.provider, model=options.model, base_url=options.base_url)
+        try:
+            answer = ask(
+                session, options.prompt, provider=options.provider, model=options.model, base_url=options.base_url
+            )
+        except ValueError as error:
+            raise _UsageError(error) from error
         await _show(answer, screen)
 
 

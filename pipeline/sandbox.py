@@ -113,6 +113,7 @@ class Request:
         path: Its path.
         headers: Its headers.
         body: Its JSON.
+        port: The client's port, by which its connection is known.
         sent: How many bytes of the body have been handed to the connection.
         over: Set when the sandbox is done with it, or the client has gone.
     """
@@ -120,6 +121,7 @@ class Request:
     path: str
     headers: Mapping[str, str]
     body: Mapping[str, object]
+    port: int
     sent: int = 0
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -165,6 +167,11 @@ class Sandbox:
     ) -> None:
         await self._runner.cleanup()
 
+    async def requests_over(self) -> None:
+        """Wait until the sandbox is done with every request it got, or their clients have gone."""
+        for request in self.requests:
+            await request.over.wait()
+
     async def _plain(self, request: web.Request) -> web.StreamResponse:
         return await self._answer(request, plain_events(self._script), {"type": "error", **_SERVER_ERROR})
 
@@ -174,7 +181,9 @@ class Sandbox:
     async def _answer(
         self, request: web.Request, events: Iterable[str], error: Mapping[str, object]
     ) -> web.StreamResponse:
-        seen = Request(request.path, request.headers, await request.json() if request.can_read_body else {})
+        body = await request.json() if request.can_read_body else {}
+        assert request.transport is not None
+        seen = Request(request.path, request.headers, body, request.transport.get_extra_info("peername")[1])
         self.requests.append(seen)
         try:
             if self._fault is not None and self._fault.kind == "status":

@@ -1,0 +1,221 @@
+"""The command line: what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rillet.pipeline.cli import main
+from rillet.pipeline.sandbox import Script, ScriptedCall, openai_chat_events, plain_events
+
+COMMAND = [sys.executable, "-m", "rillet.pipeline.cli"]
+SCRIPT = Script("Café ☕.", calls=(ScriptedCall("look", {"dish": "crème"}), ScriptedCall("count", {"n": 10**30})))
+
+
+def wire(events: object) -> bytes:
+    return "".join(f"data: {data}\n\n" for data in events).encode()  # type: ignore[attr-defined]
+
+
+CHAT = wire(openai_chat_events(SCRIPT))
+CUT_IN_CALL = CHAT[: CHAT.index(b"crem")] if b"crem" in CHAT else CHAT[: CHAT.index(b"cr\xc3")]
+
+
+@pytest.fixture
+def stream(tmp_path: Path):  # type: ignore[no-untyped-def]
+    def write(content: bytes) -> str:
+        path = tmp_path / "stream"
+        path.write_bytes(content)
+        return str(path)
+
+    return write
+
+
+def test_parse_prints_the_answer_and_its_calls(stream, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+    assert main(["parse", stream(CHAT)]) == 0
+    out, err = capsys.readouterr()
+    assert out == 'Café ☕.\ncall 0 look {"dish": "crème"}\ncall 1 count {"n": 1000000000000000000000000000000}\n'
+    assert err == ""
+
+
+def test_parse_takes_the_protocol_asked_for(stream, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+    assert main(["parse", "--protocol", "plain", stream(wire(plain_events(SCRIPT)))]) == 0
+    assert capsys.readouterr().out.startswith("Café ☕.\ncall 0 look")
+
+
+def test_parse_as_json_gives_each_delta_and_a_summary(stream, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+    assert main(["parse", "--json", stream(CHAT)]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == {"type": "text_delta", "text": "Café", "choice": 0}
+    assert [line["args"] for line in lines if line["type"] == "tool_call"] == [{"dish": "crème"}, {"n": 10**30}]
+    assert lines[-2] == {"type": "done"}
+    summary = lines[-1]
+    assert (summary["type"], summary["outcome"], summary["error"]) == ("summary", "complete", None)
+    assert summary["messages"][0]["text"] == "Café ☕."
+
+
+def test_events_prints_each_event(stream, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+    assert main(["events", stream(b"id: 7\nevent: tick\ndata: a\ndata: \xc3\xa9\n\ndata: cut")]) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
+        {"event": "tick", "data": "a\né", "id": "7"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "says"),
+    [
+        (b"", "truncated_stream", "0 bytes"),
+        (b"\x7fELF\x02\x01\x01\x00\xff\xfe", "invalid_utf8", "byte 8"),
+        (b"\n <!doctype html><title>Sign in</title>", "not_an_event_stream", "HTML"),
+        (CUT_IN_CALL, "truncated_stream", "7 characters of text"),
+        (CHAT.replace(b"data: [DONE]", b"data: oops"), "malformed_payload", "is not JSON"),
+        (b'data: {"error":{"message":"no more","code":"quota"}}\n\n', "provider_error", "quota: no more"),
+    ],
+)
+def test_a_failed_stream_is_one_line_and_exit_code_1(
+    stream, capsys: pytest.CaptureFixture[str], content: bytes, kind: str, says: str  # type: ignore[no-untyped-def]
+) -> None:
+    assert main(["parse", stream(content)]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith(f"rillet: {kind}: ")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_a_failed_stream_as_json_ends_with_a_summary_that_says_so(stream, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+    assert main(["parse", "--json", stream(CUT_IN_CALL)]) == 1
+    summary = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert summary["outcome"] == "truncated_stream"
+    assert summary["messages"][0]["text"] == "Café ☕."
+    assert summary["messages"][0]["tool_calls"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["parse", "no/such/file"], "no/such/file: No such file"),
+        (["events", "/"], "/: Is a directory"),
+        (["parse", "--protocol", "smoke-signals"], "choose from 'plain', 'openai-chat'"),
+        (["ask", "hi"], "no API key for openai: pass api_key, or set OPENAI_API_KEY"),
+        (["ask", "hi", "--provider", "acme"], "choose from 'openai'"),
+        (["demo", "--fault", "gremlins"], "choose from 'cut'"),
+        (["demo", "--after", "-1"], "-1 is not between 0"),
+        (["sandbox", "--port", "65536"], "65536 is not between 0 and 65535"),
+        ([], "required: COMMAND"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    try:
+        code = main(arguments)
+    except SystemExit as exit:
+        code = exit.code  # type: ignore[assignment]
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    assert says in err
+
+
+@pytest.mark.parametrize("command", ["demo", "parse", "events", "ask", "sandbox"])
+def test_help_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main([command, "--help"])
+    assert exit.value.code == 0
+    assert "example: " in capsys.readouterr().out
+
+
+def test_the_demo_ends_with_two_verified_calls(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo"]) == 0
+    out = capsys.readouterr().out
+    assert 'verified: get_weather({"city": "Orléans", "unit": "celsius", "days": 3})' in out
+    assert 'verified: find_recipe({"dish": "crème brûlée", "servings": 4, "without": ["nuts"]})' in out
+    assert out.endswith("complete: 91 characters of text and 2 verified tool calls\n")
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ("cut", "truncated_stream"),
+        ("end", "truncated_stream"),
+        ("error", "provider_error"),
+        ("reset", "truncated_stream"),
+        ("status", "http_status_error"),
+        ("html", "not_an_event_stream"),
+        ("stall", "idle_timeout"),
+    ],
+)
+def test_the_demo_says_what_went_wrong(fault: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--fault", fault, "--after", "2000"]) == 1
+    out, err = capsys.readouterr()
+    assert err.startswith(f"rillet: {kind}: ")
+    assert err.count("\n") == 1
+    assert "verified" not in out
+
+
+def test_ask_streams_from_a_sandbox_of_its_own_and_ctrl_c_ends_it_quietly() -> None:
+    with subprocess.Popen([*COMMAND, "sandbox"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as sandbox:
+        assert sandbox.stdout is not None
+        url = sandbox.stdout.readline().split()[1].removesuffix("/chat/completions")
+        asked = subprocess.run([*COMMAND, "ask", "hi", "--base-url", url], capture_output=True, text=True, check=False)
+        assert asked.returncode == 0
+        assert asked.stdout.startswith("Two things to look up")
+        assert 'call 0 get_weather {"city": "Orléans"' in asked.stdout
+        sandbox.send_signal(signal.SIGINT)
+        _, err = sandbox.communicate(timeout=10)
+    assert (sandbox.returncode, err) == (130, "")
+
+
+def test_a_pipe_is_printed_as_it_comes_and_ends_at_done() -> None:
+    with subprocess.Popen([*COMMAND, "parse"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as parse:
+        assert parse.stdin is not None
+        assert parse.stdout is not None
+        first, rest = CHAT.split(b"\n\n", 2)[1] + b"\n\n", CHAT
+        parse.stdin.write(first)
+        assert parse.stdout.read(5) == "Café".encode()
+        parse.stdin.write(rest)  # and standard input stays open
+        assert parse.wait(timeout=10) == 0
+
+
+def test_a_reader_that_leaves_ends_it_quietly(tmp_path: Path) -> None:
+    path = tmp_path / "long"
+    path.write_bytes(b"".join(b"data: %d\n\n" % n for n in range(200_000)))
+    with subprocess.Popen([*COMMAND, "events", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as events:
+        assert events.stdout is not None
+        assert events.stderr is not None
+        events.stdout.read(100)
+        events.stdout.close()
+        assert events.wait(timeout=10) == 141
+        assert events.stderr.read() == b""
+
+
+def test_on_a_terminal_the_demo_is_live_and_control_characters_are_left_out(stream) -> None:  # type: ignore[no-untyped-def]
+    pytest.importorskip("rich")
+    assert "verified" in on_terminal(["demo"])
+    evil = wire(openai_chat_events(Script("safe\x1b]0;title\x07text")))
+    assert "safe]0;titletext" in on_terminal(["parse", stream(evil)])
+
+
+def on_terminal(arguments: list[str]) -> str:
+    """What a command writes to a terminal of its own."""
+    master, slave = pty.openpty()
+    with subprocess.Popen(
+        [*COMMAND, *arguments], stdin=slave, stdout=slave, stderr=slave, env={**os.environ, "TERM": "xterm"}
+    ) as process:
+        os.close(slave)
+        output = b""
+        while select.select([master], [], [], 10)[0]:
+            try:
+                output += os.read(master, 65_536)
+            except OSError:  # the terminal's other side is closed
+                break
+        os.close(master)
+        assert process.wait(timeout=10) == 0
+    return output.decode()

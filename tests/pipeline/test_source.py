@@ -1,0 +1,365 @@
+"""`bytes_from` against real servers on the loopback interface."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from reactivex import abc
+from reactivex import operators as rxops
+
+from rillet.operators import ByteWindow, Done, TextDelta, decode_utf8
+from rillet.operators.errors import HttpStatusError, IdleTimeout, NotAnEventStream, TransportError, TruncatedStream
+from rillet.operators.window import offered
+from rillet.pipeline import bytes_from, deltas
+from rillet.pipeline.sandbox import Fault, Sandbox, Script, Wire
+
+Eventually = Callable[[Callable[[], object]], Awaitable[None]]
+LONG = Script(text="a long answer " * 2_000)
+
+
+class Seen(list[object]):
+    """A subscriber that notes everything it gets, and can be waited for."""
+
+    def __init__(self) -> None:
+        self.over = asyncio.Event()
+
+    def on_next(self, item: object) -> None:
+        self.append(item)
+
+    def on_error(self, error: Exception) -> None:
+        self.append(error)
+        self.over.set()
+
+    def on_completed(self) -> None:
+        self.append("completed")
+        self.over.set()
+
+    async def outcome(self) -> object:
+        async with asyncio.timeout(5):
+            await self.over.wait()
+        return self[-1]
+
+
+def post(session: aiohttp.ClientSession, base_url: str, **options: Any) -> Any:
+    return bytes_from(session, "POST", base_url + "/chat/completions", json={"stream": True}, **options)
+
+
+@asynccontextmanager
+async def serving(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_get("/", answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield "http://127.0.0.1:{}/".format(runner.addresses[0][1])
+    finally:
+        await runner.cleanup()
+
+
+async def test_nothing_is_pushed_inside_subscribe(session: aiohttp.ClientSession) -> None:
+    async with Sandbox() as base_url:
+        seen = Seen()
+        post(session, base_url).subscribe(seen)
+        assert seen == []
+        assert await seen.outcome() == "completed"
+        assert b"".join(seen[:-1]).endswith(b"data: [DONE]\n\n")  # type: ignore[arg-type]
+
+
+async def test_each_subscription_makes_its_own_request(session: aiohttp.ClientSession) -> None:
+    sandbox = Sandbox()
+    async with sandbox as base_url:
+        source = post(session, base_url)
+        assert sandbox.requests == []
+        first, second = Seen(), Seen()
+        source.subscribe(first)
+        source.subscribe(second)
+        await first.outcome()
+        await second.outcome()
+        assert b"".join(first[:-1]) == b"".join(second[:-1])  # type: ignore[arg-type]
+        assert len(sandbox.requests) == 2
+
+
+async def test_it_asks_for_an_event_stream(session: aiohttp.ClientSession) -> None:
+    sandbox = Sandbox()
+    async with sandbox as base_url:
+        for headers in ({}, {"accept": "text/plain"}):
+            seen = Seen()
+            post(session, base_url, headers=headers).subscribe(seen)
+            await seen.outcome()
+    assert [request.headers["Accept"] for request in sandbox.requests] == ["text/event-stream", "text/plain"]
+
+
+async def test_an_http_error_tells_its_status_headers_body_and_wait(session: aiohttp.ClientSession) -> None:
+    async def busy(request: web.Request) -> web.Response:
+        return web.Response(status=429, headers={"Retry-After": "7"}, text="busy " * 100_000)
+
+    async with serving(busy) as url:
+        seen = Seen()
+        bytes_from(session, "GET", url).subscribe(seen)
+        error = await seen.outcome()
+    assert type(error) is HttpStatusError
+    assert (error.status, error.retry_after, error.retry_safe, len(seen)) == (429, 7.0, True, 1)
+    assert error.headers["Retry-After"] == "7"
+    assert error.body.startswith("busy ")
+    assert len(error.body) <= 65_536
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "seconds"),
+    [("0", 0.0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("soon", None), ("²", None), ("-1", None), ("", None)],
+)
+async def test_retry_after_is_seconds_or_a_date(
+    session: aiohttp.ClientSession, retry_after: str, seconds: float | None
+) -> None:
+    async def busy(request: web.Request) -> web.Response:
+        return web.Response(status=503, headers={"Retry-After": retry_after})
+
+    async with serving(busy) as url:
+        seen = Seen()
+        bytes_from(session, "GET", url).subscribe(seen)
+        error = await seen.outcome()
+    assert isinstance(error, HttpStatusError)
+    assert error.retry_after == seconds
+
+
+@pytest.mark.parametrize("status", [201, 204, 304, 400, 500])
+async def test_no_status_but_200_is_a_stream(session: aiohttp.ClientSession, status: int) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=status, content_type="text/event-stream")
+
+    async with serving(answer) as url:
+        seen = Seen()
+        bytes_from(session, "GET", url).subscribe(seen)
+        error = await seen.outcome()
+    assert isinstance(error, HttpStatusError)
+    assert error.status == status
+
+
+@pytest.mark.parametrize(
+    ("content_type", "accepted"),
+    [
+        ("text/event-stream", True),
+        ("text/event-stream;", True),
+        ("TEXT/Event-Stream ; charset=windows-1252", True),
+        ("text/plain, text/event-stream", True),
+        ("text/event-stream, text/plain", False),
+        ("text/event-streamx", False),
+        ("application/json", False),
+        (None, False),
+    ],
+)
+async def test_the_content_type_is_checked(
+    session: aiohttp.ClientSession, content_type: str | None, accepted: bool
+) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": content_type} if content_type else {})
+        response.force_close()
+        await response.prepare(request)
+        await response.write(b"data: x\n\n")
+        return response
+
+    async def without(request: web.Request, response: web.StreamResponse) -> None:
+        if content_type is None:
+            del response.headers["Content-Type"]
+
+    app = web.Application()
+    app.router.add_get("/", answer)
+    app.on_response_prepare.append(without)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = "http://127.0.0.1:{}/".format(runner.addresses[0][1])
+    seen, any_type = Seen(), Seen()
+    bytes_from(session, "GET", url).subscribe(seen)
+    bytes_from(session, "GET", url, content_type=None).subscribe(any_type)
+    outcome = await seen.outcome()
+    assert await any_type.outcome() == "completed"
+    await runner.cleanup()
+    if accepted:
+        assert outcome == "completed"
+    else:
+        assert type(outcome) is NotAnEventStream
+        assert (outcome.content_type, outcome.status, outcome.body) == (content_type or "", 200, "data: x\n\n")
+
+
+async def test_no_server_is_a_transport_error_with_its_cause(session: aiohttp.ClientSession) -> None:
+    seen = Seen()
+    post(session, "http://127.0.0.1:1").subscribe(seen)
+    error = await seen.outcome()
+    assert type(error) is TransportError
+    assert isinstance(error.__cause__, aiohttp.ClientConnectorError)
+    assert error.retry_safe
+
+
+@pytest.mark.parametrize(("kind", "cause"), [("cut", aiohttp.ClientPayloadError), ("reset", aiohttp.ClientError)])
+async def test_a_broken_body_is_truncation_with_its_cause(
+    session: aiohttp.ClientSession, kind: Any, cause: type[Exception]
+) -> None:
+    async with Sandbox(LONG, fault=Fault(kind, after=900)) as base_url:
+        seen = Seen()
+        post(session, base_url).subscribe(seen)
+        error = await seen.outcome()
+    assert type(error) is TruncatedStream
+    assert isinstance(error.__cause__, cause)
+    assert error.bytes_seen == sum(len(chunk) for chunk in seen[:-1])  # type: ignore[arg-type, misc]
+
+
+async def test_a_body_that_ends_early_but_properly_completes_here_and_fails_the_verdict(
+    session: aiohttp.ClientSession,
+) -> None:
+    async with Sandbox(LONG, fault=Fault("end", after=900)) as base_url:
+        raw, verdict = Seen(), Seen()
+        post(session, base_url).subscribe(raw)
+        deltas(post(session, base_url), "openai-chat").subscribe(verdict)
+        assert await raw.outcome() == "completed"
+        assert type(await verdict.outcome()) is TruncatedStream
+
+
+async def test_silence_fails_when_a_read_timeout_is_given(session: aiohttp.ClientSession) -> None:
+    async with Sandbox(LONG, fault=Fault("stall", after=900)) as base_url:
+        seen = Seen()
+        post(session, base_url, timeout=aiohttp.ClientTimeout(total=None, sock_read=0.05)).subscribe(seen)
+        error = await seen.outcome()
+    assert type(error) is IdleTimeout
+    assert isinstance(error, TimeoutError)
+
+
+async def test_the_total_timeout_of_the_session_does_not_cut_a_stream() -> None:
+    async with (
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=0.1)) as session,
+        Sandbox(Script(text="steady " * 6), Wire(delay=0.02)) as base_url,
+    ):
+        seen = Seen()
+        deltas(post(session, base_url), "openai-chat").subscribe(seen)
+        assert await seen.outcome() == "completed"
+        assert seen[-2] == Done()
+
+
+async def test_a_subscriber_that_raises_closes_the_response_and_hears_of_it_once(
+    session: aiohttp.ClientSession,
+) -> None:
+    sandbox = Sandbox(LONG, fault=Fault("stall", after=900))
+    async with sandbox as base_url:
+        seen, failure = Seen(), RuntimeError("mine")
+
+        def raises(chunk: bytes) -> None:
+            raise failure
+
+        post(session, base_url).subscribe(raises, seen.on_error, seen.on_completed)
+        assert await seen.outcome() is failure
+        await sandbox.requests_over()
+        assert seen == [failure]
+
+
+@pytest.mark.parametrize("operators", [(), (decode_utf8(),), (rxops.map(bytes),)])
+async def test_an_error_that_nobody_handles_reaches_the_loop(
+    session: aiohttp.ClientSession, operators: tuple[Any, ...], eventually: Eventually
+) -> None:
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context))
+    failure = RuntimeError("mine")
+
+    def raises(chunk: object) -> None:
+        raise failure
+
+    async with Sandbox(LONG) as base_url:
+        post(session, base_url).pipe(*operators).subscribe(raises)
+        await eventually(lambda: reported)
+    assert [context["exception"] for context in reported] == [failure]
+
+
+async def test_disposing_inside_on_next_delivers_nothing_more_and_closes(session: aiohttp.ClientSession) -> None:
+    sandbox = Sandbox(LONG, fault=Fault("stall", after=900))
+    async with sandbox as base_url:
+        seen = Seen()
+        post(session, base_url).pipe(rxops.take(1)).subscribe(seen)
+        await seen.outcome()
+        await sandbox.requests_over()
+        assert len(seen) == 2
+        assert seen[1] == "completed"
+
+
+@pytest.mark.parametrize("when", ["connecting", "silent"])
+@pytest.mark.parametrize("where", ["here", "another thread"])
+async def test_disposing_stops_and_closes_at_once(
+    session: aiohttp.ClientSession, when: str, where: str, eventually: Eventually
+) -> None:
+    sandbox = Sandbox(LONG, fault=Fault("stall", after=900))
+    async with sandbox as base_url:
+        seen = Seen()
+        subscription: abc.DisposableBase = post(session, base_url).subscribe(seen)
+        if when == "silent":
+            await eventually(lambda: sum(map(len, seen)) == 900)  # type: ignore[arg-type]
+        before = list(seen)
+        if where == "here":
+            subscription.dispose()
+        else:
+            thread = threading.Thread(target=subscription.dispose)
+            thread.start()
+            thread.join()
+        await sandbox.requests_over()
+        assert seen == before
+
+
+async def test_after_done_the_connection_is_reused(session: aiohttp.ClientSession) -> None:
+    sandbox = Sandbox()
+    ports = set()
+    async with sandbox as base_url:
+        for _ in range(3):
+            seen = Seen()
+            deltas(post(session, base_url), "openai-chat").subscribe(seen)
+            assert await seen.outcome() == "completed"
+            await sandbox.requests_over()
+            await asyncio.sleep(0.03)  # the drain is allowed 20 ms
+        ports = {request.port for request in sandbox.requests}
+    assert len(ports) == 1
+
+
+async def test_without_a_running_loop_the_subscriber_is_told() -> None:
+    errors: list[Exception] = []
+    async with aiohttp.ClientSession() as session:
+        source = bytes_from(session, "GET", "http://127.0.0.1:1")
+        await asyncio.to_thread(source.subscribe, None, errors.append)
+    assert type(errors[0]) is RuntimeError
+
+
+async def test_the_source_waits_while_the_window_is_full_and_reads_on_when_it_opens(
+    session: aiohttp.ClientSession, eventually: Eventually
+) -> None:
+    window, seen = ByteWindow(1), Seen()
+    async with Sandbox(LONG) as base_url:
+        with offered(window):
+            post(session, base_url).subscribe(seen)
+        for stalls in range(1, 4):
+            await eventually(lambda stalls=stalls: window.stalls == stalls)
+            assert window.pending == window.read - sum(map(len, seen[:-1]))  # type: ignore[arg-type]
+            window.release(window.read)
+        window.release_all()
+        assert await seen.outcome() == "completed"
+
+
+async def test_a_window_passed_counts_instead_of_the_offered_one(session: aiohttp.ClientSession) -> None:
+    mine, offers, seen = ByteWindow(), ByteWindow(), Seen()
+    async with Sandbox() as base_url:
+        with offered(offers):
+            post(session, base_url, window=mine).subscribe(seen)
+        await seen.outcome()
+    assert (mine.read > 0, offers.read) == (True, 0)
+
+
+async def test_reactivex_retry_asks_again(session: aiohttp.ClientSession) -> None:
+    sandbox = Sandbox(LONG, fault=Fault("end", after=900))
+    async with sandbox as base_url:
+        seen = Seen()
+        deltas(post(session, base_url), "openai-chat").pipe(rxops.retry(3)).subscribe(seen)
+        assert type(await seen.outcome()) is TruncatedStream
+    assert len(sandbox.requests) == 3
+    assert sum(isinstance(item, TextDelta) for item in seen) % 3 == 0
