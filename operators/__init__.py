@@ -21,10 +21,12 @@ from .deltas import (
     ToolCallStart,
     Usage,
 )
-from .events import ServerSentEvent, StreamPosition
+from .events import EventFrame, JsonLine, ServerSentEvent, StreamPosition, WireEvent
 from .group_events import group_events
 from .parse_arguments import parse_arguments
 from .require_done import require_done
+from .split_frames import split_frames
+from .split_json_lines import split_json_lines
 from .split_lines import split_lines
 from .stage import Chain, Stage, lift
 from .window import ByteWindow
@@ -35,9 +37,11 @@ __all__ = [
     "Decoder",
     "Delta",
     "Done",
+    "EventFrame",
     "Finish",
     "FinishReason",
     "Json",
+    "JsonLine",
     "Message",
     "ProviderEvent",
     "ReasoningDelta",
@@ -51,6 +55,7 @@ __all__ = [
     "ToolCallEnd",
     "ToolCallStart",
     "Usage",
+    "WireEvent",
     "WireProtocol",
     "assemble_tools",
     "decode_deltas",
@@ -60,5 +65,7 @@ __all__ = [
     "lift",
     "parse_arguments",
     "require_done",
+    "split_frames",
+    "split_json_lines",
     "split_lines",
 ]

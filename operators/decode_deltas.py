@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from typing import Literal, Protocol
 
 from reactivex import Observable
 
 from .deltas import Delta, Done
 from .errors import MalformedPayload
-from .events import ServerSentEvent
+from .events import WireEvent
 from .stage import Stage, lift
 from .value import value
 
@@ -21,7 +21,7 @@ class Decoder(Protocol):
     `decode_deltas` makes a `MalformedPayload` of it.
     """
 
-    def decode(self, event: ServerSentEvent, /) -> Iterable[Delta]:
+    def decode(self, event: WireEvent, /) -> Iterable[Delta]:
         """What one event gives. `Done` is the last."""
         ...
 
@@ -37,13 +37,19 @@ class WireProtocol:
     Attributes:
         name: What it is called: "openai-chat".
         decoder: Makes the decoder of one stream; its argument is `extras`, see `decode_deltas`.
+        framing: How its bytes become events: "sse" (server-sent events), "ndjson" (a JSON object a line), or
+            "eventstream" (the binary frames of AWS).
+        ends_with_stream: Nothing but the end of the stream ends an answer: a last event counts although no blank line
+            ended it, where its data is whole JSON.
     """
 
     name: str
     decoder: Callable[[bool], Decoder]
+    framing: Literal["sse", "ndjson", "eventstream"] = "sse"
+    ends_with_stream: bool = False
 
 
-class DecodeDeltas(Stage[ServerSentEvent, Delta]):
+class DecodeDeltas(Stage[WireEvent, Delta]):
     """The stage of `decode_deltas`."""
 
     def __init__(self, protocol: WireProtocol, *, extras: bool = False) -> None:
@@ -52,7 +58,7 @@ class DecodeDeltas(Stage[ServerSentEvent, Delta]):
         self._events = 0
         self._done = False
 
-    def feed(self, batch: Iterable[ServerSentEvent]) -> Iterator[Delta]:
+    def feed(self, batch: Iterable[WireEvent]) -> Iterator[Delta]:
         decode = self._decoder.decode
         for event in batch:
             if self._done:
@@ -71,13 +77,13 @@ class DecodeDeltas(Stage[ServerSentEvent, Delta]):
         if not self._done:
             yield from self._decoder.finish()
 
-    def _malformed(self, problem: str, event: ServerSentEvent) -> MalformedPayload:
+    def _malformed(self, problem: str, event: WireEvent) -> MalformedPayload:
         return MalformedPayload(f"event {self._events:,} ({len(event.data):,} characters) {problem}", raw=event.data)
 
 
 def decode_deltas(
     protocol: WireProtocol, *, extras: bool = False
-) -> Callable[[Observable[ServerSentEvent]], Observable[Delta]]:
+) -> Callable[[Observable[WireEvent]], Observable[Delta]]:
     """Decode the events of one wire dialect.
 
     .. marble::

@@ -1,10 +1,26 @@
-"""What framing gives: server-sent events, and the place in the stream where a reconnect would resume."""
+"""What framing gives: the events of the three framings, and the place where a reconnect would resume."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 from .value import value
+
+
+class WireEvent(Protocol):
+    """What every framing gives, and every dialect reads: a name, and text."""
+
+    @property
+    def event(self) -> str:
+        """The event's type."""
+        ...
+
+    @property
+    def data(self) -> str:
+        """Its payload as text."""
+        ...
 
 
 @value
@@ -20,6 +36,50 @@ class ServerSentEvent:
     event: str
     data: str
     id: str = ""
+
+
+@value
+class JsonLine:
+    """One line of newline-delimited JSON; it is not parsed yet."""
+
+    data: str
+
+    @property
+    def event(self) -> str:
+        """Always "message": such lines have no type of their own."""
+        return "message"
+
+
+HeaderValue: TypeAlias = str | bytes | int | bool
+
+
+@value
+class EventFrame:
+    """One frame of the binary event stream of AWS; both its checksums were right.
+
+    Attributes:
+        headers: Its headers, by name: `:message-type`, `:event-type`, …
+        payload: Its payload.
+    """
+
+    headers: Mapping[str, HeaderValue]
+    payload: bytes
+
+    @property
+    def event(self) -> str:
+        """The type of the event, or of the exception or error that the frame reports."""
+        names = (":event-type", ":exception-type", ":error-code")
+        return next((str(self.headers[name]) for name in names if name in self.headers), "message")
+
+    @property
+    def data(self) -> str:
+        """The payload as text."""
+        return self.payload.decode("utf-8", "replace")
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it reports an exception or an error instead of an event."""
+        return self.headers.get(":message-type") in ("exception", "error")
 
 
 @dataclass(slots=True)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Any, Literal
 
 from reactivex import Observable
 
-from rillet.operators import Chain, Delta, Message, WireProtocol, lift
+from rillet.operators import Chain, Delta, Message, Stage, WireProtocol, lift
 from rillet.operators.assemble_tools import MAX_ARGS, AssembleTools
 from rillet.operators.decode_deltas import DecodeDeltas
 from rillet.operators.decode_utf8 import MAX_BYTES, DecodeUtf8
 from rillet.operators.errors import StreamError
 from rillet.operators.group_events import MAX_EVENT, GroupEvents
 from rillet.operators.require_done import RequireDone
+from rillet.operators.split_frames import SplitFrames
+from rillet.operators.split_json_lines import SplitJsonLines
 from rillet.operators.split_lines import MAX_LINE, SplitLines
 from rillet.operators.value import value
 
@@ -59,14 +61,12 @@ class DeltaChain(Chain[bytes, Delta]):
         eof: Literal["discard", "dispatch"] = "discard",
         extras: bool = False,
     ) -> None:
-        self._decoder = DecodeUtf8(max_bytes=limits.max_bytes)
+        wire = find_protocol(protocol)
         self._answer = Answer()
+        self._framing = _framing(wire, limits, eof)
         super().__init__(
-            self._decoder,
-            # The last line is handed on even where nothing ends it: it may be the error of a server that just stopped.
-            SplitLines(max_line=limits.max_line, eof="dispatch"),
-            GroupEvents(max_event=limits.max_event, eof=eof, stray="dispatch"),
-            DecodeDeltas(find_protocol(protocol), extras=extras),
+            *self._framing,
+            DecodeDeltas(wire, extras=extras),
             AssembleTools(max_args=limits.max_args),
             RequireDone(),
         )
@@ -98,8 +98,25 @@ class DeltaChain(Chain[bytes, Delta]):
         except StreamError as error:
             error.partial = self.messages
             error.retry_safe = self._answer.is_empty
-            error.bytes_seen = self._decoder.bytes_seen
+            error.bytes_seen = self._framing[0].bytes_seen
             raise
+
+
+def _framing(
+    wire: WireProtocol, limits: Limits, eof: Literal["discard", "dispatch"]
+) -> tuple[DecodeUtf8 | SplitFrames, *tuple[Stage[str, Any], ...]]:
+    """The stages from bytes to events; the first counts the bytes."""
+    if wire.framing == "eventstream":
+        return (SplitFrames(max_frame=limits.max_event, max_bytes=limits.max_bytes),)
+    decode = DecodeUtf8(max_bytes=limits.max_bytes)
+    if wire.framing == "ndjson":
+        return decode, SplitJsonLines(max_line=limits.max_line)
+    return (
+        decode,
+        # The last line is handed on even where nothing ends it: it may be the error of a server that just stopped.
+        SplitLines(max_line=limits.max_line, eof="dispatch"),
+        GroupEvents(max_event=limits.max_event, eof="dispatch" if wire.ends_with_stream else eof, stray="dispatch"),
+    )
 
 
 def deltas(

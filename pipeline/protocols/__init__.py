@@ -7,10 +7,36 @@ from types import MappingProxyType
 
 from rillet.operators import WireProtocol
 
+from .anthropic import ANTHROPIC
+from .bedrock_converse import BEDROCK_CONVERSE
+from .bedrock_invoke import BEDROCK_INVOKE
+from .cohere import COHERE
+from .gemini import GEMINI
+from .google_interactions import GOOGLE_INTERACTIONS
+from .ollama import OLLAMA
 from .openai_chat import OPENAI_CHAT
+from .openai_completions import OPENAI_COMPLETIONS
+from .openai_responses import OPENAI_RESPONSES
 from .plain import PLAIN
 
-PROTOCOLS: Mapping[str, WireProtocol] = MappingProxyType({protocol.name: protocol for protocol in (PLAIN, OPENAI_CHAT)})
+PROTOCOLS: Mapping[str, WireProtocol] = MappingProxyType(
+    {
+        protocol.name: protocol
+        for protocol in (
+            PLAIN,
+            OPENAI_CHAT,
+            OPENAI_COMPLETIONS,
+            OPENAI_RESPONSES,
+            ANTHROPIC,
+            GEMINI,
+            GOOGLE_INTERACTIONS,
+            COHERE,
+            OLLAMA,
+            BEDROCK_CONVERSE,
+            BEDROCK_INVOKE,
+        )
+    }
+)
 """Every dialect by its name."""
 
 
@@ -28,4 +54,18 @@ def find_protocol(protocol: str | WireProtocol) -> WireProtocol:
         raise ValueError(f"unknown protocol {protocol!r}; known: {', '.join(PROTOCOLS)}") from None
 
 
-__all__ = ["OPENAI_CHAT", "PLAIN", "PROTOCOLS", "find_protocol"]
+__all__ = [
+    "ANTHROPIC",
+    "BEDROCK_CONVERSE",
+    "BEDROCK_INVOKE",
+    "COHERE",
+    "GEMINI",
+    "GOOGLE_INTERACTIONS",
+    "OLLAMA",
+    "OPENAI_CHAT",
+    "OPENAI_COMPLETIONS",
+    "OPENAI_RESPONSES",
+    "PLAIN",
+    "PROTOCOLS",
+    "find_protocol",
+]

@@ -17,36 +17,31 @@ from rillet.operators import (
     ProviderEvent,
     ReasoningDelta,
     RefusalDelta,
-    ServerSentEvent,
     TextDelta,
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
     Usage,
+    WireEvent,
     WireProtocol,
     parse_arguments,
 )
 from rillet.operators.errors import MalformedPayload, MalformedToolArguments, ProviderError
 
-from .payload import DONE, count_in, list_in, load_exactly, object_in, provider_error, text_in
+from .payload import (
+    DONE,
+    compact_json,
+    count_in,
+    finish_reason,
+    list_in,
+    load_exactly,
+    object_in,
+    provider_error,
+    text_in,
+)
 
 # A call waits for its id before it is shown, but no longer than this many characters of arguments.
 HELD_WITHOUT_ID = 65_536
-
-REASONS: dict[str, FinishReason] = {
-    "stop": "stop",
-    "end_turn": "stop",
-    "eos": "stop",
-    "stop_sequence": "stop",
-    "length": "length",
-    "max_tokens": "length",
-    "tool_calls": "tool_calls",
-    "tool_use": "tool_calls",
-    "function_call": "tool_calls",
-    "content_filter": "content_filter",
-    "safety": "content_filter",
-    "refusal": "refusal",
-}
 
 _object_arguments = re.compile(r'"arguments"\s*:\s*\{')
 
@@ -75,7 +70,7 @@ class OpenAIChatDecoder:
         self._choices: dict[int, _Choice] = {}
         self._usage: dict[str, Any] | None = None
 
-    def decode(self, event: ServerSentEvent, /) -> Iterable[Delta]:
+    def decode(self, event: WireEvent, /) -> Iterable[Delta]:
         try:
             payload = orjson.loads(event.data)
         except orjson.JSONDecodeError:
@@ -110,7 +105,7 @@ class OpenAIChatDecoder:
         known.spoke = True
         return (TextDelta(text, known.number),)
 
-    def _read(self, payload: dict[str, Any], event: ServerSentEvent) -> Iterator[Delta]:
+    def _read(self, payload: dict[str, Any], event: WireEvent) -> Iterator[Delta]:
         for choice in payload.get("choices") or ():
             yield from self._read_choice(choice, event)
         yield from self._read_usage(payload)
@@ -121,7 +116,7 @@ class OpenAIChatDecoder:
         if self._extras and "choices" not in payload and "usage" not in payload:
             yield ProviderEvent(str(payload.get("object") or event.event), payload)
 
-    def _read_choice(self, payload: dict[str, Any], event: ServerSentEvent) -> Iterator[Delta]:
+    def _read_choice(self, payload: dict[str, Any], event: WireEvent) -> Iterator[Delta]:
         number = payload.get("index") or 0
         choice = self._choices.get(number)
         if choice is None:
@@ -139,7 +134,7 @@ class OpenAIChatDecoder:
             yield from choice.end(text_in(reason, "finish_reason"), payload.get("native_finish_reason"))
         yield from self._read_usage(payload)
 
-    def _read_delta(self, choice: _Choice, delta: dict[str, Any], event: ServerSentEvent) -> Iterator[Delta]:
+    def _read_delta(self, choice: _Choice, delta: dict[str, Any], event: WireEvent) -> Iterator[Delta]:
         if reasoning := delta.get("reasoning_content") or delta.get("reasoning") or delta.get("reasoning_details"):
             yield from choice.say(ReasoningDelta, _reasoning(reasoning))
         if content := delta.get("content"):
@@ -234,8 +229,8 @@ class _Choice:
     def end(self, raw: str, native: object) -> Iterator[Delta]:
         """A finish reason came; `native` is the reason behind it, where a router tells both."""
         self._raw_reason = raw
-        self._reason = REASONS.get(raw.lower(), "other")
-        if type(native) is str and REASONS.get(native.lower()) == "length":
+        self._reason = finish_reason(raw)
+        if type(native) is str and finish_reason(native) == "length":
             self._reason = "length"
         yield from self._close_whole_calls()
         if all(call.closed for call in self._calls):
@@ -389,7 +384,7 @@ def _opens_another(call: _Call, id: str, name: str, args: str) -> bool:
 def _arguments(value: object) -> str:
     if value is None:
         return ""
-    return value if type(value) is str else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return value if type(value) is str else compact_json(value)
 
 
 def _reasoning(value: object) -> str:
@@ -404,7 +399,7 @@ def _reasoning_part(part: object) -> str:
     return _reasoning(fields.get("text") or fields.get("summary") or fields.get("thinking"))
 
 
-def _same_delta(choice: int, event: ServerSentEvent) -> dict[str, Any]:
+def _same_delta(choice: int, event: WireEvent) -> dict[str, Any]:
     """The event's delta once more, with integers exact at any size."""
     for payload in load_exactly(event.data)["choices"]:
         if (payload.get("index") or 0) == choice:

@@ -7,9 +7,25 @@ from typing import Any, TypeGuard, cast
 
 import orjson
 
+from rillet.operators import FinishReason
 from rillet.operators.errors import MalformedPayload, ProviderError
 
 DONE = "[DONE]"
+
+_REASONS: dict[FinishReason, str] = {
+    "stop": "stop end_turn eos stop_sequence complete completed",
+    "length": "length max_tokens max_output_tokens incomplete model_context_window_exceeded",
+    "tool_calls": "tool_calls tool_call tool_use function_call requires_action",
+    "content_filter": "content_filter content_filtered safety recitation blocklist prohibited_content spii "
+    "image_safety guardrail_intervened",
+    "refusal": "refusal",
+}
+_REASON_OF = {word: reason for reason, words in _REASONS.items() for word in words.split()}
+
+
+def finish_reason(raw: str) -> FinishReason:
+    """A provider's word for why a choice ended, in the vocabulary of `Finish`."""
+    return _REASON_OF.get(raw.lower(), "other")
 
 
 def load_object(data: str) -> dict[str, Any]:
@@ -62,6 +78,35 @@ def list_in(value: object) -> list[Any]:
 
 def _is_list(value: object) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
+
+
+def required_text(payload: dict[str, Any], key: str) -> str:
+    """A string that must be there.
+
+    Raises:
+        MalformedPayload: It is missing, null, or no string.
+    """
+    value = payload.get(key)
+    if type(value) is str:
+        return value
+    raise MalformedPayload(f"has no string as its {key}")
+
+
+def required_index(payload: dict[str, Any], key: str) -> int:
+    """A non-negative integer that must be there.
+
+    Raises:
+        MalformedPayload: It is missing, null, or anything else.
+    """
+    value = payload.get(key)
+    if type(value) is int and value >= 0:
+        return value
+    raise MalformedPayload(f"has no number as its {key}")
+
+
+def compact_json(value: object) -> str:
+    """A value as JSON text: for arguments that come as an object."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def text_in(value: object, what: str) -> str:

@@ -9,11 +9,11 @@ from rillet.operators import (
     Delta,
     Done,
     ProviderEvent,
-    ServerSentEvent,
     TextDelta,
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+    WireEvent,
     WireProtocol,
 )
 from rillet.operators.errors import MalformedPayload
@@ -32,7 +32,7 @@ class PlainDecoder:
         self._extras = extras
         self._open: set[int] = set()
 
-    def decode(self, event: ServerSentEvent, /) -> Iterable[Delta]:
+    def decode(self, event: WireEvent, /) -> Iterable[Delta]:
         data = event.data.strip()
         if data == DONE:
             return (Done(),)

@@ -1,0 +1,84 @@
+"""`Calls`: the tool calls of a dialect that says where each begins and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rillet.operators import ToolCallDelta, ToolCallEnd, ToolCallStart
+from rillet.operators.errors import MalformedPayload
+
+
+class Calls:
+    """The calls of one choice, by the provider's own index.
+
+    Attributes:
+        any: Whether there has been one.
+    """
+
+    def __init__(self, choice: int = 0) -> None:
+        self.any = False
+        self._choice = choice
+        self._open: dict[int, bool] = {}  # whether arguments have come
+        self._closed: set[int] = set()
+
+    def __contains__(self, index: int) -> bool:
+        """Whether the call is open."""
+        return index in self._open
+
+    def has_args(self, index: int) -> bool:
+        """Whether arguments have come for an open call."""
+        return self._open[index]
+
+    def was_closed(self, index: int) -> bool:
+        """Whether there was such a call, and it is over."""
+        return index in self._closed
+
+    @property
+    def next_index(self) -> int:
+        """The number after the highest one so far."""
+        return max((*self._open, *self._closed), default=-1) + 1
+
+    def start(self, index: int, id: str, name: str) -> ToolCallStart:
+        """The call opens.
+
+        Raises:
+            MalformedPayload: It has been opened before, or has no name.
+        """
+        if index in self._open or index in self._closed:
+            raise MalformedPayload(f"starts tool call {index} a second time")
+        if not name:
+            raise MalformedPayload(f"starts tool call {index} without a name")
+        self.any = True
+        self._open[index] = False
+        return ToolCallStart(index, id, name, self._choice)
+
+    def add(self, index: int, args: str) -> Iterator[ToolCallDelta]:
+        """A fragment of its arguments; an empty one gives nothing.
+
+        Raises:
+            MalformedPayload: The call is not open.
+        """
+        if index not in self._open:
+            raise MalformedPayload(f"goes on with tool call {index}, which is not open")
+        if args:
+            self._open[index] = True
+            yield ToolCallDelta(index, args, self._choice)
+
+    def end(self, index: int) -> ToolCallEnd:
+        """The call closes.
+
+        Raises:
+            MalformedPayload: It is not open.
+        """
+        if index not in self._open:
+            raise MalformedPayload(f"ends tool call {index}, which is not open")
+        del self._open[index]
+        self._closed.add(index)
+        return ToolCallEnd(index, self._choice)
+
+    def whole(self, id: str, name: str, args: str) -> Iterator[ToolCallStart | ToolCallDelta | ToolCallEnd]:
+        """A call that comes in one piece, under the next free index."""
+        index = self.next_index
+        yield self.start(index, id, name)
+        yield from self.add(index, args)
+        yield self.end(index)

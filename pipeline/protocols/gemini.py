@@ -1,0 +1,209 @@
+"""`gemini`: streamGenerateContent with alt=sse, of the Gemini API and of Vertex."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any
+
+from rillet.operators import (
+    Delta,
+    Done,
+    Finish,
+    Json,
+    ProviderEvent,
+    ReasoningDelta,
+    TextDelta,
+    Usage,
+    WireEvent,
+    WireProtocol,
+)
+from rillet.operators.errors import MalformedPayload, ProviderError
+
+from .calls import Calls
+from .payload import (
+    compact_json,
+    count_in,
+    finish_reason,
+    list_in,
+    load_exactly,
+    load_object,
+    object_in,
+    provider_error,
+    required_text,
+    text_in,
+)
+
+# An index beyond this in a path would make a list of nothing that long.
+MAX_GAP = 1_000
+MAX_STEPS = 200
+
+_step = re.compile(r"\.([^.\[\]]+)|\[(\d{1,9})\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
+_VALUES = ("stringValue", "numberValue", "boolValue", "nullValue", "structValue", "listValue")
+
+
+class GeminiDecoder:
+    """One stream of `gemini`.
+
+    Done is a clean end once every candidate that spoke has a finish reason; nothing marks it. Calls come whole, or as
+    `partialArgs` by path, of which one call is made when it closes: by an empty `functionCall`, by the next one, or by
+    the finish reason STOP. Parts of tools that the provider runs itself are `ProviderEvent`s.
+
+    Args:
+        extras: Emit those, and thought signatures.
+
+    Source: ai.google.dev/api/generate-content.
+    """
+
+    def __init__(self, extras: bool = False) -> None:
+        self._extras = extras
+        self._candidates: dict[int, _Candidate] = {}
+        self._usage: dict[str, Any] = {}
+
+    def decode(self, event: WireEvent, /) -> Iterable[Delta]:
+        data = event.data.strip()
+        if not data:
+            return ()
+        payload = load_exactly(data) if '"functionCall"' in data else load_object(data)
+        return self._read(payload)
+
+    def finish(self) -> Iterable[Delta]:
+        if self._candidates and all(candidate.finished for candidate in self._candidates.values()):
+            return (Done(),)
+        return ()
+
+    def _read(self, payload: dict[str, Any]) -> Iterator[Delta]:
+        if error := payload.get("error"):
+            raise provider_error(error, payload)
+        for item in list_in(payload.get("candidates")):
+            candidate = object_in(item, "candidate")
+            number = count_in(candidate.get("index")) or 0
+            if number not in self._candidates:
+                self._candidates[number] = _Candidate(number, self._extras)
+            yield from self._candidates[number].read(candidate)
+        usage = object_in(payload.get("usageMetadata"), "usageMetadata")
+        if "promptTokenCount" in usage and usage != self._usage:
+            self._usage = usage
+            yield Usage(
+                count_in(usage.get("promptTokenCount")),
+                count_in(usage.get("candidatesTokenCount")),
+                count_in(usage.get("totalTokenCount")),
+                usage,
+            )
+        feedback = object_in(payload.get("promptFeedback"), "promptFeedback")
+        if reason := text_in(feedback.get("blockReason"), "blockReason"):
+            message = text_in(feedback.get("blockReasonMessage"), "blockReasonMessage") or "the prompt was blocked"
+            raise ProviderError(message, type=reason)
+
+
+class _Candidate:
+    """One of the alternatives asked for."""
+
+    def __init__(self, number: int, extras: bool) -> None:
+        self.finished = False
+        self._number = number
+        self._extras = extras
+        self._calls = Calls(number)
+        self._growing: _GrowingCall | None = None
+
+    def read(self, candidate: dict[str, Any]) -> Iterator[Delta]:
+        for item in list_in(object_in(candidate.get("content"), "content").get("parts")):
+            yield from self._part(object_in(item, "part"))
+        if raw := text_in(candidate.get("finishReason"), "finishReason"):
+            yield from self._finish(raw)
+
+    def _part(self, part: dict[str, Any]) -> Iterator[Delta]:
+        if text := text_in(part.get("text"), "text"):
+            self.finished = False  # a reason that more text follows was none
+            kind = ReasoningDelta if part.get("thought") else TextDelta
+            yield kind(text, self._number)
+        if "functionCall" in part:
+            self.finished = False
+            yield from self._function_call(object_in(part["functionCall"], "functionCall"))
+        if self._extras:
+            yield from (ProviderEvent(key, part[key]) for key in part if key not in ("text", "thought", "functionCall"))
+
+    def _function_call(self, call: dict[str, Any]) -> Iterator[Delta]:
+        if name := text_in(call.get("name"), "name"):
+            yield from self._close()
+            args = object_in(call.get("args"), "args")
+            self._growing = _GrowingCall(text_in(call.get("id"), "id"), name, args)
+        if self._growing is None:
+            if call:
+                raise MalformedPayload("goes on with a function call that is not open")
+            return
+        for partial in list_in(call.get("partialArgs")):
+            self._growing.add(object_in(partial, "partialArgs"))
+        if not call.get("willContinue"):
+            yield from self._close()
+
+    def _close(self) -> Iterator[Delta]:
+        call, self._growing = self._growing, None
+        if call is not None:
+            yield from self._calls.whole(call.id, call.name, compact_json(call.args))
+
+    def _finish(self, raw: str) -> Iterator[Delta]:
+        reason = finish_reason(raw)
+        if self._growing is not None and reason != "stop":  # cut: it opens, and is never closed
+            yield self._calls.start(self._calls.next_index, self._growing.id, self._growing.name)
+            self._growing = None
+        yield from self._close()
+        self.finished = True
+        yield Finish("tool_calls" if reason == "stop" and self._calls.any else reason, raw, self._number)
+
+
+class _GrowingCall:
+    """A call whose arguments come as values at paths; those of a string are appended."""
+
+    def __init__(self, id: str, name: str, args: dict[str, Any]) -> None:
+        self.id = id
+        self.name = name
+        self.args = args
+
+    def add(self, partial: dict[str, Any]) -> None:
+        path = _path(required_text(partial, "jsonPath"))
+        kind = next((name for name in _VALUES if name in partial), None)
+        if kind is None:
+            return
+        node: Any = self.args
+        for step, following in pairwise(path):
+            node = _child(node, step, [] if isinstance(following, int) else {})
+        last = path[-1]
+        if kind == "stringValue":
+            node[last] = text_in(_child(node, last, ""), "place in its arguments") + required_text(partial, kind)
+        else:
+            _child(node, last, None)
+            node[last] = None if kind == "nullValue" else partial[kind]
+
+
+def _path(text: str) -> list[str | int]:
+    """The steps of a JSONPath that names one place: $.name, [0] and ['name']."""
+    steps: list[str | int] = []
+    at = 1
+    while text.startswith("$") and at < len(text) and (step := _step.match(text, at)):
+        name, number, single, double = step.groups()
+        quoted = single or double
+        steps.append(int(number) if number else name or re.sub(r"\\(.)", r"\1", quoted or ""))
+        at = step.end()
+    if not steps or at < len(text) or len(steps) > MAX_STEPS:
+        raise MalformedPayload("has a jsonPath that names no place in the arguments")
+    return steps
+
+
+def _child(node: Any, step: str | int, default: Json) -> Any:
+    """What is at one step below a node; made there where nothing is."""
+    if isinstance(node, dict) and isinstance(step, str):
+        return node.setdefault(step, default)
+    if isinstance(node, list) and isinstance(step, int) and step - len(node) < MAX_GAP:
+        node.extend([None] * (step - len(node)))
+        if step == len(node):
+            node.append(default)
+        if node[step] is None:
+            node[step] = default
+        return node[step]
+    raise MalformedPayload("has a jsonPath that contradicts an earlier one")
+
+
+GEMINI = WireProtocol("gemini", GeminiDecoder, ends_with_stream=True)
+"""GenerateContent responses; done at a clean end after every candidate's finish reason."""

@@ -1,0 +1,67 @@
+"""`openai-completions`: the text completions that came before chat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rillet.operators import Delta, Done, Finish, TextDelta, Usage, WireEvent, WireProtocol
+
+from .payload import (
+    DONE,
+    count_in,
+    finish_reason,
+    list_in,
+    load_object,
+    object_in,
+    provider_error,
+    text_in,
+)
+
+
+class OpenAICompletionsDecoder:
+    """One stream of `openai-completions`.
+
+    Done is `[DONE]`; or a clean end once every choice that spoke has a finish reason.
+
+    Args:
+        extras: There are none in this dialect.
+
+    Source: platform.openai.com/docs/api-reference/completions.
+    """
+
+    def __init__(self, extras: bool = False) -> None:
+        self._finished: dict[int, bool] = {}
+
+    def decode(self, event: WireEvent, /) -> Iterable[Delta]:
+        data = event.data.strip()
+        if data == DONE:
+            return (Done(),)
+        return self._read(load_object(data), event) if data else ()
+
+    def finish(self) -> Iterable[Delta]:
+        return (Done(),) if self._finished and all(self._finished.values()) else ()
+
+    def _read(self, payload: dict[str, Any], event: WireEvent) -> Iterator[Delta]:
+        if payload.get("error") or event.event == "error":
+            raise provider_error(payload.get("error") or payload, payload)
+        for item in list_in(payload.get("choices")):
+            choice = object_in(item, "choice")
+            number = count_in(choice.get("index")) or 0
+            self._finished.setdefault(number, False)
+            if text := text_in(choice.get("text"), "text"):
+                yield TextDelta(text, number)
+            if reason := text_in(choice.get("finish_reason"), "finish_reason"):
+                self._finished[number] = True
+                yield Finish(finish_reason(reason), reason, number)
+        if usage := object_in(payload.get("usage"), "usage"):
+            yield Usage(
+                count_in(usage.get("prompt_tokens")),
+                count_in(usage.get("completion_tokens")),
+                count_in(usage.get("total_tokens")),
+                usage,
+            )
+
+
+OPENAI_COMPLETIONS = WireProtocol("openai-completions", OpenAICompletionsDecoder)
+"""Completion chunks; done at `[DONE]`, or at a clean end after every choice's finish reason."""
