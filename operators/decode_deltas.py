@@ -39,8 +39,8 @@ class WireProtocol:
         decoder: Makes the decoder of one stream; its argument is `extras`, see `decode_deltas`.
         framing: How its bytes become events: "sse" (server-sent events), "ndjson" (a JSON object a line), or
             "eventstream" (the binary frames of AWS).
-        ends_with_stream: Nothing but the end of the stream ends an answer: a last event counts although no blank line
-            ended it, where its data is whole JSON.
+        ends_with_stream: Nothing comes after the terminal event, as `[DONE]` does elsewhere: a last event counts
+            although no blank line ended it, where its data is whole JSON.
     """
 
     name: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from typing import Any
 
 from reactivex import Observable
@@ -78,11 +79,11 @@ class SplitFrames(Stage[bytes, EventFrame]):
 
 
 def _codec() -> Any:
+    """Botocore's codec, which has no types and is not always installed."""
     try:
-        from botocore import eventstream  # type: ignore[import-untyped]  # pyright: ignore
+        return import_module("botocore.eventstream")
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("the binary event stream needs botocore: pip install 'rillet[bedrock]'") from error
-    return eventstream  # pyright: ignore
 
 
 def split_frames(

@@ -181,7 +181,7 @@ class Sandbox:
     async def _answer(
         self, request: web.Request, events: Iterable[str], error: Mapping[str, object]
     ) -> web.StreamResponse:
-        body = await request.json() if request.can_read_body else {}
+        body: dict[str, object] = await request.json() if request.can_read_body else {}
         assert request.transport is not None
         seen = Request(request.path, request.headers, body, request.transport.get_extra_info("peername")[1])
         self.requests.append(seen)

@@ -158,5 +158,5 @@ def _reasoning(text: object) -> Iterator[Delta]:
         yield ReasoningDelta(text)
 
 
-ANTHROPIC = WireProtocol("anthropic", AnthropicDecoder)
+ANTHROPIC = WireProtocol("anthropic", AnthropicDecoder, ends_with_stream=True)
 """Messages events; done at `message_stop`."""

@@ -193,16 +193,23 @@ def _path(text: str) -> list[str | int]:
 
 def _child(node: Any, step: str | int, default: Json) -> Any:
     """What is at one step below a node; made there where nothing is."""
-    if isinstance(node, dict) and isinstance(step, str):
+    is_object: bool = type(node) is dict
+    is_list: bool = type(node) is list
+    if is_object and isinstance(step, str):
         return node.setdefault(step, default)
-    if isinstance(node, list) and isinstance(step, int) and step - len(node) < MAX_GAP:
-        node.extend([None] * (step - len(node)))
-        if step == len(node):
-            node.append(default)
-        if node[step] is None:
-            node[step] = default
-        return node[step]
+    if is_list and isinstance(step, int):
+        return _item(node, step, default)
     raise MalformedPayload("has a jsonPath that contradicts an earlier one")
+
+
+def _item(items: list[Any], at: int, default: Json) -> Any:
+    missing = at + 1 - len(items)
+    if missing > MAX_GAP:
+        raise MalformedPayload(f"has a jsonPath that leaves {missing - 1:,} items of a list out")
+    items.extend([None] * missing)
+    if items[at] is None:
+        items[at] = default
+    return items[at]
 
 
 GEMINI = WireProtocol("gemini", GeminiDecoder, ends_with_stream=True)

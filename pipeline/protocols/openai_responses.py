@@ -206,5 +206,5 @@ _QUIET = frozenset(
     )
 )
 
-OPENAI_RESPONSES = WireProtocol("openai-responses", OpenAIResponsesDecoder)
+OPENAI_RESPONSES = WireProtocol("openai-responses", OpenAIResponsesDecoder, ends_with_stream=True)
 """Responses events; done at `response.completed` or `response.incomplete`."""

@@ -20,7 +20,7 @@ _REASONS: dict[FinishReason, str] = {
     "image_safety guardrail_intervened",
     "refusal": "refusal",
 }
-_REASON_OF = {word: reason for reason, words in _REASONS.items() for word in words.split()}
+_REASON_OF: dict[str, FinishReason] = {word: reason for reason, words in _REASONS.items() for word in words.split()}
 
 
 def finish_reason(raw: str) -> FinishReason:
