@@ -26,6 +26,7 @@ from .payload import (
     compact_json,
     count_in,
     finish_reason,
+    is_list,
     list_in,
     load_exactly,
     load_object,
@@ -191,15 +192,13 @@ def _path(text: str) -> list[str | int]:
     return steps
 
 
-def _child(node: Any, step: str | int, default: Json) -> Any:
+def _child(node: object, step: str | int, default: Json) -> Any:
     """What is at one step below a node; made there where nothing is."""
-    is_object: bool = type(node) is dict
-    is_list: bool = type(node) is list
-    if is_object and isinstance(step, str):
-        return node.setdefault(step, default)
-    if is_list and isinstance(step, int):
+    if isinstance(step, str):
+        return object_in(node, "jsonPath that contradicts an earlier one, by a place").setdefault(step, default)
+    if is_list(node):
         return _item(node, step, default)
-    raise MalformedPayload("has a jsonPath that contradicts an earlier one")
+    raise MalformedPayload("has a jsonPath that contradicts an earlier one, by a place that is no list")
 
 
 def _item(items: list[Any], at: int, default: Json) -> Any:

@@ -73,10 +73,11 @@ def list_in(value: object) -> list[Any]:
     """A list that may be missing, null, or its only item."""
     if value is None:
         return []
-    return value if _is_list(value) else [value]
+    return value if is_list(value) else [value]
 
 
-def _is_list(value: object) -> TypeGuard[list[Any]]:
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Whether it is a list; of what, is not known."""
     return isinstance(value, list)
 
 
