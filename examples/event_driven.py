@@ -39,7 +39,7 @@ async def main() -> None:
     verdict: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async with Sandbox(SCRIPT, Wire(seed=5)) as base_url, aiohttp.ClientSession() as session:
-        answer = ask(session, "A table for two, please.", base_url=base_url).pipe(rxops.publish())
+        answer = ask(session, "A table for two, please.", provider="openai", base_url=base_url).pipe(rxops.publish())
 
         listen(answer, TextDelta, lambda delta: words.append(delta.text))
         listen(answer, ToolCall, lambda call: print(f"tools: {call.name}({call.args})"))

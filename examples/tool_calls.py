@@ -36,7 +36,7 @@ TOOLS: dict[str, Callable[..., object]] = {"add": add, "look_up": look_up}
 async def answer(fault: Fault | None) -> None:
     async with Sandbox(SCRIPT, Wire(seed=3), fault) as base_url, aiohttp.ClientSession() as session:
         try:
-            async for delta in iterate(ask(session, "2 + 40? And what is a rillet?", base_url=base_url)):
+            async for delta in iterate(ask(session, "2 + 40? And a rillet?", provider="openai", base_url=base_url)):
                 match delta:
                     case TextDelta(text):
                         print(text, end="", flush=True)

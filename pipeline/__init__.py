@@ -5,9 +5,10 @@ from rillet.operators import ByteWindow, parse_arguments
 from .answer import Answer
 from .assembler import SSEParser, StreamAssembler, parse_sse
 from .chain import Limits, deltas
-from .client import PROVIDERS, Asking, Prompt, Provider, ask, collect_stream, stream_llm
+from .client import Asking, ask, collect_stream, stream_llm
 from .iterate import iterate
 from .protocols import PROTOCOLS, find_protocol
+from .providers import PROVIDERS, Prompt, Provider
 from .source import RequestOptions, bytes_from
 
 __all__ = [

@@ -13,12 +13,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
+from itertools import chain as chain_iterables
 from typing import Protocol, TypeVar, get_args
 
 import aiohttp
 from reactivex import Observable
 
-from rillet.operators import Chain, Delta, ServerSentEvent, Stage
+from rillet.operators import Chain, Delta, ServerSentEvent, Stage, WireProtocol
 from rillet.operators.decode_utf8 import DecodeUtf8
 from rillet.operators.errors import NotAnEventStream, StreamError
 from rillet.operators.group_events import GroupEvents
@@ -26,9 +27,11 @@ from rillet.operators.split_lines import SplitLines
 
 from .answer import Answer
 from .chain import DeltaChain, deltas
-from .client import PROVIDERS, ask
+from .client import ask
 from .iterate import iterate
-from .protocols import PROTOCOLS
+from .protocols import OPENAI_CHAT, PROTOCOLS
+from .providers import PROVIDERS
+from .recognise import recognise
 from .sandbox import Fault, FaultKind, Sandbox, Script, ScriptedCall, Wire
 from .screen import JsonScreen, Screen, TextScreen, live_screen_or
 from .source import bytes_from
@@ -36,6 +39,7 @@ from .source import bytes_from
 Out = TypeVar("Out")
 
 READ_SIZE = 64 * 1024
+RECOGNISE_WITHIN = 256 * 1024
 
 DEMO = Script(
     text="Two things to look up: the weather in Orléans, and a recipe for crème brûlée ☕. One moment…",
@@ -86,10 +90,12 @@ def _parser() -> argparse.ArgumentParser:
         "parse",
         _parse,
         "print the answer in a recorded or piped stream, as it comes",
-        "curl -sN … | rillet parse --protocol openai-chat",
+        "curl -sN … | rillet parse",
     )
     _add_file(parse)
-    parse.add_argument("--protocol", choices=list(PROTOCOLS), default="openai-chat", help="default: %(default)s")
+    parse.add_argument(
+        "--protocol", choices=["auto", *PROTOCOLS], help="by default it is recognised; auto also says which it is"
+    )
     parse.add_argument("--json", action="store_true", help="one JSON object a delta, and a summary last")
 
     events = _command(
@@ -105,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         'rillet ask "Why is the sky blue?" --provider openai --model gpt-5-mini',
     )
     asking.add_argument("prompt")
-    asking.add_argument("--provider", choices=list(PROVIDERS), default="openai", help="default: %(default)s")
+    asking.add_argument("--provider", choices=list(PROVIDERS), default="anthropic", help="default: %(default)s")
     asking.add_argument("--model", help="default: the provider's usual one")
     asking.add_argument("--base-url", help="another place that speaks the same, as http://127.0.0.1:8080/v1")
     asking.add_argument("--json", action="store_true", help="one JSON object a delta, and a summary last")
@@ -208,9 +214,15 @@ async def _show(observable: Observable[Delta], screen: Screen) -> Answer:
 
 def _parse(options: argparse.Namespace) -> int:
     screen = JsonScreen(sys.stdout) if options.json else TextScreen(sys.stdout)
-    chain = DeltaChain(options.protocol)
+    chunks = _chunks(options.file)
+    protocol = options.protocol
+    if protocol in (None, "auto"):
+        protocol, chunks = _recognised(chunks)
+    if options.protocol == "auto":
+        print(f"rillet: this is {protocol.name}", file=sys.stderr)
+    chain = DeltaChain(protocol)
     try:
-        for delta in _run(chain, options.file):
+        for delta in _run(chain, chunks):
             screen.show(delta)
     except StreamError as error:
         screen.end(chain.messages, error)
@@ -219,21 +231,34 @@ def _parse(options: argparse.Namespace) -> int:
     return 0
 
 
+def _recognised(chunks: Iterator[bytes]) -> tuple[WireProtocol, Iterator[bytes]]:
+    """The dialect, and the chunks again. A stream that shows none is read as the commonest: that says what it lacks."""
+    head = b""
+    protocol = None
+    for chunk in chunks:
+        head += chunk
+        protocol = recognise(head)
+        if protocol is not None or len(head) > RECOGNISE_WITHIN:
+            break
+    return protocol or OPENAI_CHAT, chain_iterables((head,), chunks)
+
+
 def _events(options: argparse.Namespace) -> int:
     chain: Chain[bytes, ServerSentEvent] = Chain(DecodeUtf8(), SplitLines(), GroupEvents())
-    for event in _run(chain, options.file):
+    for event in _run(chain, _chunks(options.file)):
         print(json.dumps({"event": event.event, "data": event.data, "id": event.id}, ensure_ascii=False), flush=True)
     return 0
 
 
-def _run(stage: Stage[bytes, Out], file: str) -> Iterator[Out]:
-    """What a stage gives for a file, or for standard input, as it comes."""
-    yield from stage.feed(_chunks(file))
+def _run(stage: Stage[bytes, Out], chunks: Iterator[bytes]) -> Iterator[Out]:
+    """What a stage gives for the chunks, and for their end."""
+    yield from stage.feed(chunks)
     if not stage.closed:
         yield from stage.finish()
 
 
 def _chunks(file: str) -> Iterator[bytes]:
+    """A file, or standard input, as it comes."""
     try:
         with open(0 if file == "-" else file, "rb", buffering=0, closefd=file != "-") as stream:
             first = stream.read(READ_SIZE)
@@ -257,7 +282,7 @@ def _sandbox(options: argparse.Namespace) -> int:
 async def _serve(sandbox: Sandbox) -> None:
     async with sandbox as base_url:
         print(f"serving {base_url}/chat/completions and {base_url}/plain; Ctrl-C ends it", flush=True)
-        print(f"try: rillet ask hello --base-url {base_url}", flush=True)
+        print(f"try: rillet ask hello --provider openai --base-url {base_url}", flush=True)
         await asyncio.Event().wait()
 
 

@@ -3,71 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, nullcontext
 from types import MappingProxyType
-from typing import TypeAlias, TypedDict, Unpack
+from typing import TypedDict, Unpack
+from urllib.parse import quote
 
 import aiohttp
 from reactivex import Observable
 
-from rillet.operators import Delta, TextDelta
+from rillet.operators import Delta, TextDelta, WireProtocol
 from rillet.operators.value import value
 
 from .chain import DEFAULT_LIMITS, Limits, deltas
 from .iterate import iterate
+from .protocols import CONTENT_TYPES, find_protocol
+from .providers import Prompt, find_provider
 from .source import bytes_from
-
-Prompt: TypeAlias = str | Sequence[Mapping[str, object]]
-"""What the user says, or the whole conversation as the provider wants its messages."""
-
-
-@value
-class Provider:
-    """Where a provider is and what it speaks.
-
-    Attributes:
-        name: What `provider=` calls it.
-        base_url: Where its API is.
-        path: Where its answers stream, below the base URL.
-        protocol: The dialect it speaks.
-        key_variable: The environment variable that holds its key.
-        model: The model asked for where none is named.
-    """
-
-    name: str
-    base_url: str
-    path: str
-    protocol: str
-    key_variable: str
-    model: str
-
-
-OPENAI = Provider(
-    "openai", "https://api.openai.com/v1", "/chat/completions", "openai-chat", "OPENAI_API_KEY", "gpt-5-mini"
-)
-
-PROVIDERS: Mapping[str, Provider] = MappingProxyType({provider.name: provider for provider in (OPENAI,)})
-"""Every provider by its name."""
-
-
-def find_provider(name: str) -> Provider:
-    """The provider of that name.
-
-    Raises:
-        ValueError: There is none; the message lists those there are.
-    """
-    try:
-        return PROVIDERS[name]
-    except KeyError:
-        raise ValueError(f"unknown provider {name!r}; known: {', '.join(PROVIDERS)}") from None
 
 
 class Asking(TypedDict, total=False):
     """How to ask; every part has a default.
 
     Attributes:
-        provider: The provider's name, "openai" by default.
+        provider: The provider's name, "anthropic" by default.
         model: The model; by default the provider's in `PROVIDERS`.
         base_url: Another place that speaks the same; by default the provider's own. Without a key, none is sent there.
         options: Further fields of the request body: temperature, tools, …
@@ -86,11 +45,12 @@ class _Question:
     url: str
     headers: Mapping[str, str]
     body: Mapping[str, object]
-    protocol: str
+    protocol: WireProtocol
     limits: Limits
 
     def deltas(self, session: aiohttp.ClientSession) -> Observable[Delta]:
-        source = bytes_from(session, "POST", self.url, json=self.body, headers=self.headers)
+        content_type = CONTENT_TYPES[self.protocol.framing]
+        source = bytes_from(session, "POST", self.url, content_type=content_type, json=self.body, headers=self.headers)
         return deltas(source, self.protocol, limits=self.limits)
 
 
@@ -154,26 +114,20 @@ def _question(
     prompt: Prompt,
     api_key: str | None,
     *,
-    provider: str = "openai",
+    provider: str = "anthropic",
     model: str | None = None,
     base_url: str | None = None,
     options: Mapping[str, object] = MappingProxyType({}),
     limits: Limits = DEFAULT_LIMITS,
 ) -> _Question:
     known = find_provider(provider)
-    key = api_key or os.environ.get(known.key_variable)
-    if not key and base_url is None:
+    key = api_key or os.environ.get(known.key_variable, "")
+    if known.key_variable and not key and base_url is None:
         raise ValueError(f"no API key for {known.name}: pass api_key, or set {known.key_variable}")
-    body = {
-        "model": model or known.model,
-        "messages": [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt),
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        **options,
-    }
-    url = (base_url or known.base_url).rstrip("/") + known.path
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    return _Question(url, headers, body, known.protocol, limits)
+    model = model or known.model
+    url = (base_url or known.base_url).rstrip("/") + known.path.format(model=quote(model))
+    body = {**known.body(model, prompt), **options}
+    return _Question(url, known.headers(key), body, find_protocol(known.protocol), limits)
 
 
 async def _texts(question: _Question, session: aiohttp.ClientSession | None) -> AsyncGenerator[str, None]:

@@ -40,6 +40,16 @@ PROTOCOLS: Mapping[str, WireProtocol] = MappingProxyType(
 """Every dialect by its name."""
 
 
+CONTENT_TYPES: Mapping[str, str] = MappingProxyType(
+    {
+        "sse": "text/event-stream",
+        "ndjson": "application/x-ndjson",
+        "eventstream": "application/vnd.amazon.eventstream",
+    }
+)
+"""The content type of each framing."""
+
+
 def find_protocol(protocol: str | WireProtocol) -> WireProtocol:
     """The dialect of that name; a `WireProtocol` is its own.
 
@@ -59,6 +69,7 @@ __all__ = [
     "BEDROCK_CONVERSE",
     "BEDROCK_INVOKE",
     "COHERE",
+    "CONTENT_TYPES",
     "GEMINI",
     "GOOGLE_INTERACTIONS",
     "OLLAMA",

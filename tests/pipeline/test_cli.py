@@ -50,6 +50,16 @@ def test_parse_takes_the_protocol_asked_for(stream, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out.startswith("Café ☕.\ncall 0 look")
 
 
+@pytest.mark.parametrize(("events", "name"), [(openai_chat_events, "openai-chat"), (plain_events, "plain")])
+def test_parse_tells_the_dialect_itself(stream, capsys: pytest.CaptureFixture[str], events, name: str) -> None:  # type: ignore[no-untyped-def]
+    assert main(["parse", stream(wire(events(SCRIPT)))]) == 0
+    quietly = capsys.readouterr()
+    assert main(["parse", "--protocol", "auto", stream(wire(events(SCRIPT)))]) == 0
+    out, err = capsys.readouterr()
+    assert (out, err) == (quietly.out, f"rillet: this is {name}\n")
+    assert quietly.err == ""
+
+
 def test_parse_as_json_gives_each_delta_and_a_summary(stream, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
     assert main(["parse", "--json", stream(CHAT)]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -80,7 +90,11 @@ def test_events_prints_each_event(stream, capsys: pytest.CaptureFixture[str]) ->
     ],
 )
 def test_a_failed_stream_is_one_line_and_exit_code_1(
-    stream, capsys: pytest.CaptureFixture[str], content: bytes, kind: str, says: str  # type: ignore[no-untyped-def]
+    stream,
+    capsys: pytest.CaptureFixture[str],
+    content: bytes,
+    kind: str,
+    says: str,  # type: ignore[no-untyped-def]
 ) -> None:
     assert main(["parse", stream(content)]) == 1
     err = capsys.readouterr().err
@@ -102,9 +116,9 @@ def test_a_failed_stream_as_json_ends_with_a_summary_that_says_so(stream, capsys
     [
         (["parse", "no/such/file"], "no/such/file: No such file"),
         (["events", "/"], "/: Is a directory"),
-        (["parse", "--protocol", "smoke-signals"], "choose from 'plain', 'openai-chat'"),
-        (["ask", "hi"], "no API key for openai: pass api_key, or set OPENAI_API_KEY"),
-        (["ask", "hi", "--provider", "acme"], "choose from 'openai'"),
+        (["parse", "--protocol", "smoke-signals"], "choose from 'auto', 'plain', 'openai-chat'"),
+        (["ask", "hi"], "no API key for anthropic: pass api_key, or set ANTHROPIC_API_KEY"),
+        (["ask", "hi", "--provider", "acme"], "choose from 'anthropic', 'openai'"),
         (["demo", "--fault", "gremlins"], "choose from 'cut'"),
         (["demo", "--after", "-1"], "-1 is not between 0"),
         (["sandbox", "--port", "65536"], "65536 is not between 0 and 65535"),
@@ -114,7 +128,7 @@ def test_a_failed_stream_as_json_ends_with_a_summary_that_says_so(stream, capsys
 def test_wrong_usage_is_exit_code_2(
     arguments: list[str], says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     try:
         code = main(arguments)
     except SystemExit as exit:
@@ -164,7 +178,12 @@ def test_ask_streams_from_a_sandbox_of_its_own_and_ctrl_c_ends_it_quietly() -> N
     with subprocess.Popen([*COMMAND, "sandbox"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as sandbox:
         assert sandbox.stdout is not None
         url = sandbox.stdout.readline().split()[1].removesuffix("/chat/completions")
-        asked = subprocess.run([*COMMAND, "ask", "hi", "--base-url", url], capture_output=True, text=True, check=False)
+        asked = subprocess.run(
+            [*COMMAND, "ask", "hi", "--provider", "openai", "--base-url", url],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert asked.returncode == 0
         assert asked.stdout.startswith("Two things to look up")
         assert 'call 0 get_weather {"city": "Orléans"' in asked.stdout

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from rillet.operators import Done, Finish, TextDelta, ToolCall, Usage
-from rillet.operators.errors import LimitExceeded, MalformedToolArguments, ProviderError, StreamError, TruncatedStream
-from rillet.pipeline import Limits, ask, collect_stream, iterate, stream_llm
+from rillet.operators.errors import (
+    HttpStatusError,
+    LimitExceeded,
+    MalformedToolArguments,
+    ProviderError,
+    StreamError,
+    TruncatedStream,
+)
+from rillet.pipeline import PROVIDERS, Limits, ask, collect_stream, iterate, stream_llm
 from rillet.pipeline.sandbox import Fault, Sandbox, Script, ScriptedCall, Wire
 
 TEXT = "Café ☕ – naïve façade, 漢字, 🚀."
@@ -23,16 +34,16 @@ WIRES = [Wire(), Wire(sizes=(1,)), Wire(sizes=(2, 3, 7)), Wire(seed=11, comments
 @pytest.mark.parametrize("wire", WIRES)
 async def test_the_tokens_joined_with_nothing_are_the_text(wire: Wire) -> None:
     async with Sandbox(SCRIPT, wire) as base_url:
-        tokens = [token async for token in stream_llm("hi", "key", base_url=base_url)]
+        tokens = [token async for token in stream_llm("hi", "key", provider="openai", base_url=base_url)]
         assert "".join(tokens) == TEXT
         assert len(tokens) == -(-len(TEXT) // SCRIPT.piece)
-        assert await collect_stream("hi", "key", base_url=base_url) == TEXT
+        assert await collect_stream("hi", "key", provider="openai", base_url=base_url) == TEXT
 
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_ask_gives_verified_deltas(session: aiohttp.ClientSession, wire: Wire) -> None:
     async with Sandbox(SCRIPT, wire) as base_url:
-        deltas = [delta async for delta in iterate(ask(session, "hi", base_url=base_url))]
+        deltas = [delta async for delta in iterate(ask(session, "hi", provider="openai", base_url=base_url))]
     calls = [(delta.name, delta.args) for delta in deltas if isinstance(delta, ToolCall)]
     assert calls == [("look", {"dish": "crème brûlée"}), ("count", {"n": 10**30})]
     assert Finish("tool_calls", "tool_calls") in deltas
@@ -40,35 +51,83 @@ async def test_ask_gives_verified_deltas(session: aiohttp.ClientSession, wire: W
     assert deltas[-1] == Done()
 
 
-async def test_the_request_is_what_the_provider_documents(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "from the environment")
+@pytest.mark.parametrize("name", PROVIDERS)
+async def test_each_provider_is_asked_as_it_documents(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    provider = PROVIDERS[name]
+    if provider.key_variable:
+        monkeypatch.setenv(provider.key_variable, "from the environment")
+    asked: list[web.Request] = []
+    bodies: list[dict[str, Any]] = []
+
+    async def note(request: web.Request) -> web.Response:
+        asked.append(request)
+        bodies.append(await request.json())
+        return web.Response(status=418)
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", note)
+    async with TestServer(app) as server:
+        for arguments in ({}, {"model": "a/b", "options": {"temperature": 0}}):
+            with pytest.raises(HttpStatusError):
+                await collect_stream("hi", provider=name, base_url=f"{server.make_url('/base')}/", **arguments)
+    model = f"{provider.model}:" if name == "gemini" else ""
+    assert str(asked[0].rel_url) == "/base" + WANTED[name][0].replace("MODEL:", model)
+    for header, value in WANTED[name][1].items():
+        assert asked[0].headers[header] == value
+    assert asked[0].headers["Accept"] == ("application/x-ndjson" if name == "ollama" else "text/event-stream")
+    assert bodies[0] == {key: provider.model if key == "model" else value for key, value in WANTED[name][2].items()}
+    assert bodies[1]["temperature"] == 0
+    assert bodies[1].get("model", "a/b") == "a/b"
+
+
+MESSAGES = [{"role": "user", "content": "hi"}]
+CHAT: tuple[str, dict[str, str], dict[str, Any]] = (
+    "/chat/completions",
+    {"Authorization": "Bearer from the environment"},
+    {"model": "", "messages": MESSAGES, "stream": True},
+)
+WANTED: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
+    **dict.fromkeys(("mistral", "groq", "deepseek", "xai", "openrouter", "together"), CHAT),
+    "openai": (*CHAT[:2], {**CHAT[2], "stream_options": {"include_usage": True}}),
+    "openai-responses": ("/responses", CHAT[1], {"model": "", "input": MESSAGES, "stream": True}),
+    "anthropic": (
+        "/messages",
+        {"x-api-key": "from the environment", "anthropic-version": "2023-06-01"},
+        {**CHAT[2], "max_tokens": 4096},
+    ),
+    "gemini": (
+        "/models/MODEL:streamGenerateContent?alt=sse",
+        {"x-goog-api-key": "from the environment"},
+        {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]},
+    ),
+    "cohere": ("/chat", CHAT[1], CHAT[2]),
+    "ollama": ("/api/chat", {}, CHAT[2]),
+}
+
+
+async def test_a_conversation_is_passed_on_as_it_is() -> None:
     sandbox = Sandbox()
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
     async with sandbox as base_url:
-        await collect_stream("hi", base_url=base_url + "/")
-        await collect_stream(messages, "mine", base_url=base_url, model="m", options={"temperature": 0})
-    first, second = sandbox.requests
-    assert first.path == "/v1/chat/completions"
-    assert first.headers["Authorization"] == "Bearer from the environment"
-    assert first.body["messages"] == [{"role": "user", "content": "hi"}]
-    assert (first.body["stream"], first.body["stream_options"]) == (True, {"include_usage": True})
-    assert second.headers["Authorization"] == "Bearer mine"
-    assert (second.body["model"], second.body["messages"], second.body["temperature"]) == ("m", messages, 0)
+        await collect_stream(messages, "mine", provider="openai", base_url=base_url, model="m")
+    (request,) = sandbox.requests
+    assert (request.body["model"], request.body["messages"]) == ("m", messages)
+    assert request.headers["Authorization"] == "Bearer mine"
 
 
 async def test_without_a_key_none_is_sent_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     sandbox = Sandbox()
     async with sandbox as base_url:
-        await collect_stream("hi", base_url=base_url)
+        await collect_stream("hi", provider="openai", base_url=base_url)
     assert "Authorization" not in sandbox.requests[0].headers
 
 
 async def test_a_wrong_call_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with pytest.raises(ValueError, match=r"unknown provider 'acme'; known: openai") as unknown:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    with pytest.raises(ValueError, match=r"unknown provider 'acme'; known: anthropic, openai, ") as unknown:
         stream_llm("hi", "key", provider="acme")
-    with pytest.raises(ValueError, match="set OPENAI_API_KEY") as keyless:
+    with pytest.raises(ValueError, match="set ANTHROPIC_API_KEY") as keyless:
         stream_llm("hi")
     assert not isinstance(unknown.value, StreamError)
     assert not isinstance(keyless.value, StreamError)
@@ -86,7 +145,7 @@ async def test_a_bad_end_raises_with_what_had_arrived(fault: Fault, error: type[
     tokens: list[str] = []
     async with Sandbox(SCRIPT, fault=fault) as base_url:
         with pytest.raises(error) as raised:
-            async for token in stream_llm("hi", "key", base_url=base_url):
+            async for token in stream_llm("hi", "key", provider="openai", base_url=base_url):
                 tokens.append(token)  # noqa: PERF401 - the tokens before the error count
     (message,) = raised.value.partial
     assert message.text == "".join(tokens)
@@ -101,7 +160,7 @@ async def test_arguments_that_do_not_parse_are_never_a_call(session: aiohttp.Cli
     calls = (ScriptedCall("whole", {"a": 1}), ScriptedCall("cut", '{"a": '))
     async with Sandbox(Script("hi", calls=calls, finish=finish, usage=(1, 2))) as base_url:
         with pytest.raises(MalformedToolArguments) as raised:
-            [delta async for delta in iterate(ask(session, "hi", base_url=base_url))]
+            [delta async for delta in iterate(ask(session, "hi", provider="openai", base_url=base_url))]
     (message,) = raised.value.partial
     assert (raised.value.index, raised.value.name, raised.value.args_text) == (1, "cut", '{"a": ')
     assert [call.name for call in message.tool_calls] == ["whole"]
@@ -112,12 +171,12 @@ async def test_arguments_that_do_not_parse_are_never_a_call(session: aiohttp.Cli
 async def test_limits_are_passed_on() -> None:
     async with Sandbox(SCRIPT) as base_url:
         with pytest.raises(LimitExceeded) as raised:
-            await collect_stream("hi", "key", base_url=base_url, limits=Limits(max_bytes=100))
+            await collect_stream("hi", "key", provider="openai", base_url=base_url, limits=Limits(max_bytes=100))
     assert (raised.value.which, raised.value.limit) == ("max_bytes", 100)
 
 
 async def test_only_choice_0_is_text() -> None:
     async with Sandbox(SCRIPT) as base_url:
-        tokens = [token async for token in stream_llm("hi", "key", base_url=base_url)]
+        tokens = [token async for token in stream_llm("hi", "key", provider="openai", base_url=base_url)]
     assert all(isinstance(token, str) and token for token in tokens)
     assert TextDelta(tokens[0]) == TextDelta(TEXT[:4])

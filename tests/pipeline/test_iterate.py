@@ -143,7 +143,7 @@ async def test_a_slow_consumer_stops_the_socket_and_gets_everything(
     sandbox = Sandbox(Script(text=text, piece=1_000))
     window = ByteWindow(64 * 1024)
     async with sandbox as base_url:
-        flow = iterate(ask(session, "hi", base_url=base_url), window=window)
+        flow = iterate(ask(session, "hi", provider="openai", base_url=base_url), window=window)
         pieces = [await anext(flow)]
         await eventually(lambda: window.stalls)
         assert window.pending < window.limit + 600_000  # one block of the network over the limit
@@ -156,13 +156,13 @@ async def test_a_slow_consumer_stops_the_socket_and_gets_everything(
 async def test_an_event_larger_than_the_window_passes(session: aiohttp.ClientSession) -> None:
     text = "x" * 300_000
     async with Sandbox(Script(text=text, piece=len(text)), Wire(sizes=(7_000,))) as base_url:
-        flow = iterate(ask(session, "hi", base_url=base_url), window=ByteWindow(1_000))
+        flow = iterate(ask(session, "hi", provider="openai", base_url=base_url), window=ByteWindow(1_000))
         assert [delta async for delta in flow if isinstance(delta, TextDelta)] == [TextDelta(text)]
 
 
 async def test_after_a_break_the_server_sees_the_connection_close(session: aiohttp.ClientSession) -> None:
     sandbox = Sandbox(fault=Fault("stall", after=600))
     async with sandbox as base_url:
-        async for _ in iterate(ask(session, "hi", base_url=base_url)):
+        async for _ in iterate(ask(session, "hi", provider="openai", base_url=base_url)):
             break
         await sandbox.requests_over()
