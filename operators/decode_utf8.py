@@ -14,15 +14,14 @@ from .stage import Stage, lift
 MAX_BYTES = 256 * 1024 * 1024
 BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
 
-_utf8_decoder = codecs.getincrementaldecoder("utf-8")
-
 
 class DecodeUtf8(Stage[bytes, str]):
     """The stage of `decode_utf8`. `bytes_seen` counts what was fed."""
 
     def __init__(self, *, errors: Literal["strict", "replace"] = "strict", max_bytes: int | None = MAX_BYTES) -> None:
         self.bytes_seen = 0
-        self._decoder = _utf8_decoder(errors)
+        self._errors = errors
+        self._tail = b""
         self._max_bytes = max_bytes
         self._at_start = True
 
@@ -35,7 +34,9 @@ class DecodeUtf8(Stage[bytes, str]):
                 chunk = chunk[: self._max_bytes - start]
                 fault = LimitExceeded("max_bytes", self._max_bytes, "the stream")
             try:
-                text = self._decoder.decode(chunk)
+                data = self._tail + chunk if self._tail else chunk
+                text, used = codecs.utf_8_decode(data, self._errors, False)
+                self._tail = data[used:]
             except UnicodeDecodeError as error:
                 whole = error.object  # the bytes held back, then the chunk
                 text = whole[: error.start].decode()
@@ -49,11 +50,10 @@ class DecodeUtf8(Stage[bytes, str]):
                 raise fault
 
     def finish(self) -> Iterator[str]:
-        pending = self._decoder.getstate()[0]
-        if pending and self._decoder.errors == "strict":
+        if self._tail and self._errors == "strict":
             raise TruncatedStream(f"the stream ended inside a character, after {self.bytes_seen:,} bytes")
-        if text := self._decoder.decode(b"", True):
-            yield text
+        if self._tail:
+            yield codecs.utf_8_decode(self._tail, self._errors, True)[0]
 
 
 def decode_utf8(

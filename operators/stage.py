@@ -47,13 +47,16 @@ class Chain(Stage[In, Out]):
     """
 
     def __init__(self, *stages: Stage[Any, Any]) -> None:
-        self.stages = stages
-        self._feeds = tuple(partial(_run, stage) if _minds_failures(stage) else stage.feed for stage in stages)
+        self.stages = tuple(_flat(stages))
+        self._feeds = tuple(partial(_run, stage) if _minds_failures(stage) else stage.feed for stage in self.stages)
 
     @property
     def closed(self) -> bool:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
         """Whether one of the stages wants nothing more."""
-        return any(stage.closed for stage in self.stages)
+        for stage in self.stages:  # noqa: SIM110 - it is asked for every chunk, and a generator costs twice as much
+            if stage.closed:
+                return True
+        return False
 
     def feed(self, batch: Iterable[In]) -> Iterator[Out]:
         flow: Iterable[Any] = batch
@@ -72,6 +75,12 @@ class Chain(Stage[In, Out]):
         for stage in self.stages[last_closed + 1 :]:
             flow = _run(stage, flow, end=True)
         return flow
+
+
+def _flat(stages: Iterable[Stage[Any, Any]]) -> Iterator[Stage[Any, Any]]:
+    """The stages, with those of a plain chain in its place: what closes inside it must not hide what follows there."""
+    for stage in stages:
+        yield from stage.stages if type(stage) is Chain else (stage,)
 
 
 def _minds_failures(stage: Stage[Any, Any]) -> bool:
@@ -122,19 +131,16 @@ class StageObservable(Observable[Out]):
 
         def deliver(give: Callable[..., Iterator[Out]], *args: object) -> bool:
             """Hand on all that `give` gives. False where the subscription ended meanwhile."""
-            faults: list[Exception] = []
             try:
-                for item in _caught(give, args, faults):
+                for item in give(*args):
                     hand_on(item)
                     if upstream.is_disposed:
                         return False
-            except Exception as error:  # the observer's own: half a batch is handed on, so nothing may follow it
-                faults.append(error)
-            if not faults:
-                return True
-            upstream.dispose()
-            observer.on_error(faults[0])
-            return False
+            except Exception as error:  # the stage's, or the observer's own: half a batch is out, nothing may follow
+                upstream.dispose()
+                observer.on_error(error)
+                return False
+            return True
 
         def complete(give: Callable[..., Iterator[Out]], *args: object) -> None:
             if deliver(give, *args):
@@ -155,14 +161,6 @@ class StageObservable(Observable[Out]):
 
         upstream.disposable = self._source.subscribe(on_next, on_error, on_completed, scheduler=scheduler)
         return upstream
-
-
-def _caught(give: Callable[..., Iterator[Out]], args: tuple[object, ...], faults: list[Exception]) -> Iterator[Out]:
-    """What `give` gives; its fault ends the iteration and is put into `faults`."""
-    try:
-        yield from give(*args)
-    except Exception as error:
-        faults.append(error)
 
 
 def lift(make: Callable[[], Stage[In, Out]]) -> Callable[[Observable[In]], Observable[Out]]:

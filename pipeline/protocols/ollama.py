@@ -56,7 +56,7 @@ class OllamaDecoder:
             for entry in list_in(load_exactly(data)["message"]["tool_calls"]):
                 call = object_in(entry, "tool call")
                 function = object_in(call.get("function"), "function")
-                args = function.get("arguments")
+                args = function["arguments"]  # always there, if empty
                 args = args if isinstance(args, str) else compact_json(object_in(args, "arguments"))
                 yield from self._calls.whole(text_in(call.get("id"), "id"), required_text(function, "name"), args)
         if payload.get("done") is True:

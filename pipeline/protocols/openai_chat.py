@@ -43,6 +43,11 @@ from .payload import (
 # A call waits for its id before it is shown, but no longer than this many characters of arguments.
 HELD_WITHOUT_ID = 65_536
 
+# Names and ids come in pieces from some servers; no whole one is this long.
+MAX_NAME = 4_096
+
+FREE_LOOKS = 16
+
 _object_arguments = re.compile(r'"arguments"\s*:\s*\{')
 
 _KNOWN_KEYS = frozenset(
@@ -182,7 +187,11 @@ class _Choice:
         self._reason: FinishReason = "other"
         self._given = ""  # the raw reason of the Finish that was emitted
         self._spoke_after_reason = False
-        self._calls: list[_Call] = []
+        self._last: _Call | None = None
+        self._open: dict[int, _Call] = {}  # by index
+        self._changed: dict[int, _Call] = {}  # by index: those with new arguments since they were last looked at
+        self._taken: set[int] = set()
+        self._next_index = 0
         self._by_wire: dict[int, _Call] = {}
         self._by_id: dict[str, _Call] = {}
 
@@ -220,10 +229,12 @@ class _Choice:
         if call is None or _opens_another(call, id, name, args):
             self._speaks()
             yield from self._close_whole_calls()
-            call = self._open(wire, is_text="custom" in entry)
+            call = self._open_call(wire, is_text="custom" in entry)
         elif args:
             self._speaks()
         self._note(call, wire, id, name)
+        if args:
+            self._changed.setdefault(call.index, call)
         yield from call.add(args)
 
     def end(self, raw: str, native: object) -> Iterator[Delta]:
@@ -233,15 +244,13 @@ class _Choice:
         if type(native) is str and finish_reason(native) == "length":
             self._reason = "length"
         yield from self._close_whole_calls()
-        if all(call.closed for call in self._calls):
+        if not self._open:
             yield from self._finish()
 
     def close(self) -> Iterator[Delta]:
         """The stream ended as it should."""
         ended_by_itself = self._reason in ("stop", "tool_calls")
-        for call in self._calls:
-            if call.closed:
-                continue
+        for call in self._open.values():
             # A call cut before its arguments, or inside raw text, looks like a whole one: only the reason tells.
             if ended_by_itself or call.shows_where_it_ends:
                 yield from call.close()
@@ -261,8 +270,10 @@ class _Choice:
         self._spoke_after_reason = self._spoke_after_reason or bool(self._raw_reason)
 
     def _close_whole_calls(self) -> Iterator[Delta]:
-        for call in self._calls:
+        changed, self._changed = self._changed, {}
+        for call in changed.values():
             if not call.closed and call.is_whole():
+                del self._open[call.index]
                 yield from call.close()
 
     def _known(self, wire: int | None, id: str, name: str) -> _Call | None:
@@ -274,25 +285,28 @@ class _Choice:
         if by_id is not None:
             repeats_one_id = wire is not None and bool(name) and by_id.has_args
             return None if repeats_one_id else by_id
-        if self._calls and (wire is None or not (id or name)):
-            return self._calls[-1]
-        return None
+        return self._last if wire is None or not (id or name) else None
 
-    def _open(self, wire: int | None, *, is_text: bool) -> _Call:
-        taken = {call.index for call in self._calls}
-        index = max(taken, default=-1) + 1 if wire is None or wire in taken else wire
-        call = _Call(index, self.number, is_text=is_text)
-        self._calls.append(call)
-        return call
+    def _open_call(self, wire: int | None, *, is_text: bool) -> _Call:
+        index = self._next_index if wire is None or wire in self._taken else wire
+        self._taken.add(index)
+        self._next_index = max(self._next_index, index + 1)
+        self._last = self._open[index] = _Call(index, self.number, is_text=is_text)
+        return self._last
 
     def _note(self, call: _Call, wire: int | None, id: str, name: str) -> None:
         if wire is not None:
             self._by_wire[wire] = call
         if id and id != call.id:
+            self._by_id.pop(call.id, None)
             call.id += id
             self._by_id[call.id] = call
         if name and not (call.name and call.has_args):
             call.name = name if name.startswith(call.name) else call.name + name
+        if len(call.id) > MAX_NAME or len(call.name) > MAX_NAME:
+            raise MalformedPayload(
+                f"makes the name or id of tool call {call.index} longer than {MAX_NAME:,} characters"
+            )
 
 
 class _Call:
@@ -309,7 +323,9 @@ class _Call:
         self._fragments: list[str] = []
         self._length = 0
         self._shown = False
-        self._checked = 0
+        self._checked = 0  # the length last looked at
+        self._looks = 0
+        self._whole = False
         self._may_be_two = True
 
     @property
@@ -352,10 +368,20 @@ class _Call:
             yield ToolCallEnd(self.index, self.choice)
 
     def is_whole(self) -> bool:
-        """Whether the arguments are one whole JSON value, so that nothing can follow; looked at once a length."""
-        if not self.shows_where_it_ends or self._checked == self._length:
+        """Whether the arguments are one whole JSON value, so that nothing can follow."""
+        if self.shows_where_it_ends and not self._whole and self._looks_worthwhile():
+            self._checked = self._length
+            self._looks += 1
+            self._whole = self._is_json()
+        return self._whole
+
+    def _looks_worthwhile(self) -> bool:
+        """Not twice at the same text; and after some tries, only at twice as much, so that all looks are linear."""
+        return self._length > (self._checked if self._looks < FREE_LOOKS else 2 * self._checked)
+
+    def _is_json(self) -> bool:
+        if self._fragments[-1].rstrip()[-1:] not in '}"l':  # ends no object, string or null
             return False
-        self._checked = self._length
         try:
             parse_arguments("".join(self._fragments))
         except MalformedToolArguments:
