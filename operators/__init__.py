@@ -28,10 +28,11 @@ from .require_done import require_done
 from .split_frames import split_frames
 from .split_json_lines import split_json_lines
 from .split_lines import split_lines
-from .stage import Chain, Stage, lift
+from .stage import BatchStage, Chain, Stage, lift
 from .window import ByteWindow
 
 __all__ = [
+    "BatchStage",
     "ByteWindow",
     "Chain",
     "Decoder",

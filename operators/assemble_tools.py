@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from reactivex import Observable
 
-from .deltas import Delta, Done, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, ToolCallEnd, ToolCallStart
-from .errors import LimitExceeded, MalformedPayload, MalformedToolArguments
+from .deltas import Delta, Done, ToolCall, ToolCallDelta, ToolCallEnd, ToolCallStart, only_text
+from .errors import LimitExceeded, MalformedPayload, MalformedToolArguments, StreamError
 from .parse_arguments import parse_arguments
-from .stage import Stage, lift
+from .stage import BatchStage, lift
 
 MAX_ARGS = 16 * 1024 * 1024
 
 
-class AssembleTools(Stage[Delta, Delta]):
+class AssembleTools(BatchStage[Delta, Delta]):
     """The stage of `assemble_tools`."""
 
     def __init__(self, *, max_args: int | None = MAX_ARGS) -> None:
@@ -22,31 +22,38 @@ class AssembleTools(Stage[Delta, Delta]):
         self._open: dict[tuple[int, int], _OpenCall] = {}
         self._malformed: MalformedToolArguments | None = None
 
-    def feed(self, batch: Iterable[Delta]) -> Iterator[Delta]:
-        for delta in batch:
-            kind = delta.__class__
-            if kind is TextDelta or kind is ReasoningDelta:
-                yield delta
-            elif isinstance(delta, ToolCallStart):
-                self._start(delta)
-                yield delta
-            elif isinstance(delta, ToolCallDelta):
-                self._add(delta)
-                yield delta
-            elif isinstance(delta, ToolCallEnd):
-                call = self._take(delta)
-                yield delta
-                yield from self._finished(call)
-            elif kind is Done:
-                yield from self.finish()
-                yield delta
-            else:
-                yield delta
+    def take(self, batch: Sequence[Delta]) -> tuple[Sequence[Delta], Exception | None]:
+        if only_text(batch):
+            return batch, None
+        given: list[Delta] = []
+        try:
+            for delta in batch:
+                given.extend(self._follow(delta))
+        except StreamError as error:
+            return given, error
+        return given, None
 
     def finish(self) -> Iterator[Delta]:
         if self._malformed is not None:
             raise self._malformed
         return iter(())
+
+    def _follow(self, delta: Delta) -> Iterator[Delta]:
+        match delta:
+            case ToolCallStart():
+                self._start(delta)
+            case ToolCallDelta():
+                self._add(delta)
+            case ToolCallEnd():
+                call = self._take(delta)
+                yield delta
+                yield from self._finished(call)
+                return
+            case Done():
+                yield from self.finish()
+            case _:
+                pass
+        yield delta
 
     def _start(self, start: ToolCallStart) -> None:
         key = (start.choice, start.index)

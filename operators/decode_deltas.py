@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, Protocol
 
 from reactivex import Observable
 
 from .deltas import Delta, Done
-from .errors import MalformedPayload
+from .errors import MalformedPayload, StreamError
 from .events import WireEvent
-from .stage import Stage, lift
+from .stage import BatchStage, lift
 from .value import value
 
 
@@ -49,7 +49,7 @@ class WireProtocol:
     ends_with_stream: bool = False
 
 
-class DecodeDeltas(Stage[WireEvent, Delta]):
+class DecodeDeltas(BatchStage[WireEvent, Delta]):
     """The stage of `decode_deltas`."""
 
     def __init__(self, protocol: WireProtocol, *, extras: bool = False) -> None:
@@ -58,27 +58,32 @@ class DecodeDeltas(Stage[WireEvent, Delta]):
         self._events = 0
         self._done = False
 
-    def feed(self, batch: Iterable[WireEvent]) -> Iterator[Delta]:
+    def take(self, batch: Sequence[WireEvent]) -> tuple[Sequence[Delta], Exception | None]:
+        deltas: list[Delta] = []
         decode = self._decoder.decode
-        for event in batch:
-            if self._done:
-                return
+        for event in () if self._done else batch:
             self._events += 1
             try:
-                for delta in decode(event):
-                    self._done = delta.__class__ is Done
-                    yield delta
+                deltas.extend(decode(event))
             except (LookupError, TypeError, AttributeError) as error:
-                raise self._malformed(f"is not shaped as {self._protocol.name} says", event) from error
+                return deltas, self._malformed(f"is not shaped as {self._protocol.name} says", event, error)
             except MalformedPayload as error:
-                raise self._malformed(str(error), event) from error.__cause__
+                return deltas, self._malformed(str(error), event, error.__cause__)
+            except StreamError as error:
+                return deltas, error
+            if deltas and deltas[-1].__class__ is Done:
+                self._done = True
+                break
+        return deltas, None
 
     def finish(self) -> Iterator[Delta]:
         if not self._done:
             yield from self._decoder.finish()
 
-    def _malformed(self, problem: str, event: WireEvent) -> MalformedPayload:
-        return MalformedPayload(f"event {self._events:,} ({len(event.data):,} characters) {problem}", raw=event.data)
+    def _malformed(self, problem: str, event: WireEvent, cause: BaseException | None) -> MalformedPayload:
+        error = MalformedPayload(f"event {self._events:,} ({len(event.data):,} characters) {problem}", raw=event.data)
+        error.__cause__ = cause
+        return error
 
 
 def decode_deltas(

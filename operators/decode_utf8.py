@@ -3,51 +3,52 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from reactivex import Observable
 
 from .errors import InvalidUtf8, LimitExceeded, StreamError, TruncatedStream
-from .stage import Stage, lift
+from .stage import BatchStage, lift
 
 MAX_BYTES = 256 * 1024 * 1024
 BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
 
 
-class DecodeUtf8(Stage[bytes, str]):
+class DecodeUtf8(BatchStage[bytes, str]):
     """The stage of `decode_utf8`. `bytes_seen` counts what was fed."""
 
     def __init__(self, *, errors: Literal["strict", "replace"] = "strict", max_bytes: int | None = MAX_BYTES) -> None:
         self.bytes_seen = 0
         self._errors = errors
         self._tail = b""
-        self._max_bytes = max_bytes
+        self._limit = float("inf") if max_bytes is None else max_bytes
         self._at_start = True
 
-    def feed(self, batch: Iterable[bytes]) -> Iterator[str]:
+    def take(self, batch: Sequence[bytes]) -> tuple[Sequence[str], Exception | None]:
+        texts: list[str] = []
+        fault: StreamError | None = None
         for chunk in batch:
             start = self.bytes_seen
-            self.bytes_seen += len(chunk)
-            fault: StreamError | None = None
-            if self._max_bytes is not None and self.bytes_seen > self._max_bytes:
-                chunk = chunk[: self._max_bytes - start]
-                fault = LimitExceeded("max_bytes", self._max_bytes, "the stream")
+            self.bytes_seen = seen = start + len(chunk)
+            if seen > self._limit:
+                chunk = chunk[: int(self._limit) - start]
+                fault = LimitExceeded("max_bytes", int(self._limit), "the stream")
+            data = self._tail + chunk if self._tail else chunk
             try:
-                data = self._tail + chunk if self._tail else chunk
                 text, used = codecs.utf_8_decode(data, self._errors, False)
-                self._tail = data[used:]
             except UnicodeDecodeError as error:
-                whole = error.object  # the bytes held back, then the chunk
-                text = whole[: error.start].decode()
-                fault = InvalidUtf8(start + len(chunk) - len(whole) + error.start)
+                text, used = data[: error.start].decode(), len(data)
+                fault = InvalidUtf8(start - len(self._tail) + error.start)
+            self._tail = data[used:]
             if text and self._at_start:
                 self._at_start = False
                 text = text.removeprefix(BOM)
             if text:
-                yield text
+                texts.append(text)
             if fault is not None:
-                raise fault
+                break
+        return texts, fault
 
     def finish(self) -> Iterator[str]:
         if self._tail and self._errors == "strict":

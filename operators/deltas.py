@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
 from .value import value
@@ -144,6 +144,17 @@ Delta: TypeAlias = (
     | Done
 )
 """Everything a stream can give, as one closed union: a `match` over it can be checked for completeness."""
+
+
+_TEXT = frozenset((TextDelta, ReasoningDelta))
+
+
+def only_text(deltas: Iterable[Delta]) -> bool:
+    """Whether all of them are text or reasoning, as nearly all are: what follows tool calls need not look closer."""
+    for delta in deltas:  # noqa: SIM110 - a generator costs three times as much
+        if delta.__class__ not in _TEXT:
+            return False
+    return True
 
 
 @value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 import orjson
@@ -10,13 +10,13 @@ from reactivex import Observable
 
 from .errors import LimitExceeded
 from .events import ServerSentEvent, StreamPosition
-from .stage import Stage, lift
+from .stage import BatchStage, lift
 
 MAX_EVENT = 4 * 1024 * 1024
 MAX_RETRY_DIGITS = 15  # 31,000 years in milliseconds; int() itself refuses over 4,300 digits
 
 
-class GroupEvents(Stage[str, ServerSentEvent]):
+class GroupEvents(BatchStage[str, ServerSentEvent]):
     """The stage of `group_events`."""
 
     def __init__(
@@ -27,7 +27,8 @@ class GroupEvents(Stage[str, ServerSentEvent]):
         position: StreamPosition | None = None,
         stray: Literal["ignore", "dispatch"] = "ignore",
     ) -> None:
-        self._max_event = max_event
+        self._limit = float("inf") if max_event is None else max_event
+        self.lazy = position is not None  # what a reconnect would skip must have been handed on
         self._eof = eof
         self._position = StreamPosition() if position is None else position
         self._takes_stray = stray == "dispatch"
@@ -38,26 +39,27 @@ class GroupEvents(Stage[str, ServerSentEvent]):
         self._stray: list[str] = []
         self._plain = True  # nothing but data and comments in this block
 
-    def feed(self, batch: Iterable[str]) -> Iterator[ServerSentEvent]:
-        limit = float("inf") if self._max_event is None else self._max_event
-        data = self._data
+    def take(self, batch: Sequence[str]) -> tuple[Sequence[ServerSentEvent], Exception | None]:
+        limit, size, data = self._limit, self._size, self._data
+        events: list[ServerSentEvent] = []
         for line in batch:
             if line:
-                self._size += len(line)
-                if self._size > limit:
-                    raise LimitExceeded("max_event", int(limit), "an event, comments counted,")
+                size += len(line)
+                if size > limit:
+                    return events, LimitExceeded("max_event", int(limit), "an event, comments counted,")
                 if line.startswith("data: "):
                     data.append(line[6:])
                 else:
                     self._read(line)
                 continue
-            self._size = 0
+            size = 0
             if not self._plain:
-                yield from self._dispatch()
+                events.extend(self._dispatch())
             elif data:
-                event = ServerSentEvent("message", data[0] if len(data) == 1 else "\n".join(data), self._id)
+                events.append(ServerSentEvent("message", data[0] if len(data) == 1 else "\n".join(data), self._id))
                 data.clear()
-                yield event
+        self._size = size
+        return events, None
 
     def finish(self) -> Iterator[ServerSentEvent]:
         if self._eof == "discard" or not _is_whole("\n".join(self._data)):

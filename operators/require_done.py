@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from reactivex import Observable
 
-from .deltas import Delta, Done, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
+from .deltas import Delta, Done, ToolCallDelta, ToolCallEnd, ToolCallStart, only_text
 from .errors import TruncatedStream, UnclosedToolCall
-from .stage import Stage, lift
+from .stage import BatchStage, lift
 
 
-class RequireDone(Stage[Delta, Delta]):
+class RequireDone(BatchStage[Delta, Delta]):
     """The stage of `require_done`."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[int, int], tuple[ToolCallStart, list[str]]] = {}
 
-    def feed(self, batch: Iterable[Delta]) -> Iterator[Delta]:
-        for delta in batch:
-            kind = delta.__class__
-            if kind is TextDelta or kind is ReasoningDelta:
-                yield delta
-                continue
-            if kind is Done:
-                self._check_closed()
+    def take(self, batch: Sequence[Delta]) -> tuple[Sequence[Delta], Exception | None]:
+        if only_text(batch):
+            return batch, None
+        for n, delta in enumerate(batch):
+            if isinstance(delta, Done):
+                if self._open:
+                    return batch[:n], self._unclosed()
                 self.closed = True
-                yield delta
-                return
+                return batch[: n + 1], None
             self._track(delta)
-            yield delta
+        return batch, None
 
     def finish(self) -> Iterator[Delta]:
         open_calls = f", while {len(self._open)} tool call(s) were open" if self._open else ""
@@ -44,9 +42,9 @@ class RequireDone(Stage[Delta, Delta]):
         elif isinstance(delta, ToolCallEnd):
             self._open.pop((delta.choice, delta.index), None)
 
-    def _check_closed(self) -> None:
-        for start, fragments in self._open.values():
-            raise UnclosedToolCall(start.index, start.id, start.name, "".join(fragments))
+    def _unclosed(self) -> UnclosedToolCall:
+        start, fragments = next(iter(self._open.values()))
+        return UnclosedToolCall(start.index, start.id, start.name, "".join(fragments))
 
 
 def require_done() -> Callable[[Observable[Delta]], Observable[Delta]]:

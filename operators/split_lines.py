@@ -2,66 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from reactivex import Observable
 
 from .errors import LimitExceeded
-from .stage import Stage, lift
+from .stage import BatchStage, lift
 
 MAX_LINE = 4 * 1024 * 1024
 
 
-class SplitLines(Stage[str, str]):
+class SplitLines(BatchStage[str, str]):
     """The stage of `split_lines`."""
 
     def __init__(self, *, max_line: int | None = MAX_LINE, eof: Literal["discard", "dispatch"] = "discard") -> None:
-        self._max_line = max_line
+        self._limit = float("inf") if max_line is None else max_line
         self._eof = eof
         self._pieces: list[str] = []  # the unfinished line: joined once, so that a long one costs linear time
         self._pending = 0
         self._after_cr = False
 
-    def feed(self, batch: Iterable[str]) -> Iterator[str]:
-        limit = self._max_line
+    def take(self, batch: Sequence[str]) -> tuple[Sequence[str], Exception | None]:
+        found: list[str] = []
         for text in batch:
-            if self._after_cr:
-                self._after_cr = False
-                text = text.removeprefix("\n")
-            if "\r" in text:
-                self._after_cr = text.endswith("\r")
-                text = text.replace("\r\n", "\n").replace("\r", "\n")
-            lines = text.split("\n")
-            may_exceed = limit is not None and self._pending + len(text) > limit
-            if len(lines) > 1 and self._pieces:
-                lines[0] = "".join((*self._pieces, lines[0]))
-                self._pieces.clear()
-                self._pending = 0
-            tail = lines.pop()
-            if tail:
-                self._pieces.append(tail)
-                self._pending += len(tail)
-            if may_exceed:
-                yield from self._measured(lines)
-            else:
-                yield from lines
+            lines, fault = self._split(text)
+            found = found + lines if found else lines
+            if fault is not None:
+                return found, fault
+        return found, None
 
     def finish(self) -> Iterator[str]:
         if self._eof == "dispatch" and self._pieces:
             yield "".join(self._pieces)
 
-    def _measured(self, lines: list[str]) -> Iterator[str]:
-        limit = self._max_line
-        assert limit is not None
-        for line in lines:
-            if len(line) > limit:
-                break
-            yield line
-        else:
-            if self._pending <= limit:
-                return
-        raise LimitExceeded("max_line", limit, "a line")
+    def _split(self, text: str) -> tuple[list[str], LimitExceeded | None]:
+        if self._after_cr:
+            self._after_cr = False
+            text = text.removeprefix("\n")
+        if "\r" in text:
+            self._after_cr = text.endswith("\r")
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
+        may_exceed = self._pending + len(text) > self._limit
+        lines = text.split("\n")
+        tail = lines.pop()
+        if lines and self._pieces:
+            lines[0] = "".join((*self._pieces, lines[0]))
+            self._pieces.clear()
+            self._pending = 0
+        if tail:
+            self._pieces.append(tail)
+            self._pending += len(tail)
+        return self._measured(lines) if may_exceed else (lines, None)
+
+    def _measured(self, lines: list[str]) -> tuple[list[str], LimitExceeded | None]:
+        too_long = next((n for n, line in enumerate(lines) if len(line) > self._limit), None)
+        if too_long is None and self._pending <= self._limit:
+            return lines, None
+        return lines[:too_long], LimitExceeded("max_line", int(self._limit), "a line")
 
 
 def split_lines(

@@ -23,22 +23,18 @@ class Answer:
         self._finishes: dict[int, Finish] = {}
         self._usage: Usage | None = None
 
-    def add(self, delta: Delta) -> None:
-        """Add the next delta; its cost does not grow with what is there."""
-        self.is_empty = False
-        if isinstance(delta, TextDelta):
-            texts = self._text
-        elif isinstance(delta, ReasoningDelta):
-            texts = self._reasoning
-        elif isinstance(delta, RefusalDelta):
-            texts = self._refusal
-        else:
-            self._add_other(delta)
-            return
-        text = texts.get(delta.choice)
-        if text is None:
-            text = texts[delta.choice] = StringIO()
-        text.write(delta.text)
+    def add(self, *deltas: Delta) -> None:
+        """Add the next deltas; the cost does not grow with what is there."""
+        for delta in deltas:
+            self.is_empty = False
+            if isinstance(delta, TextDelta):
+                _append(self._text, delta.choice, delta.text)
+            elif isinstance(delta, ReasoningDelta):
+                _append(self._reasoning, delta.choice, delta.text)
+            elif isinstance(delta, RefusalDelta):
+                _append(self._refusal, delta.choice, delta.text)
+            else:
+                self._add_other(delta)
 
     def _add_other(self, delta: Delta) -> None:
         if isinstance(delta, ToolCall):
@@ -67,6 +63,13 @@ class Answer:
             self._usage,
             choice,
         )
+
+
+def _append(texts: dict[int, StringIO], choice: int, text: str) -> None:
+    so_far = texts.get(choice)
+    if so_far is None:
+        so_far = texts[choice] = StringIO()
+    so_far.write(text)
 
 
 def _value(text: StringIO | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from reactivex import Observable
@@ -80,8 +80,10 @@ class DeltaChain(Chain[bytes, Delta]):
         """What has arrived of one choice."""
         return self._answer.message(choice)
 
-    def feed(self, batch: Iterable[bytes]) -> Iterator[Delta]:
-        return self._kept(super().feed(batch))
+    def take(self, batch: Sequence[bytes]) -> tuple[Sequence[Delta], Exception | None]:
+        deltas, fault = super().take(batch)
+        self._answer.add(*deltas)
+        return deltas, fault and self._told(fault)
 
     def finish(self) -> Iterator[Delta]:
         return self._kept(super().finish())
@@ -90,16 +92,21 @@ class DeltaChain(Chain[bytes, Delta]):
         return self._kept(super().fail(error))
 
     def _kept(self, flow: Iterator[Delta]) -> Iterator[Delta]:
-        keep = self._answer.add
         try:
             for delta in flow:
-                keep(delta)
+                self._answer.add(delta)
                 yield delta
         except StreamError as error:
+            self._told(error)
+            raise
+
+    def _told(self, error: Exception) -> Exception:
+        """The error, with all that can be told of what had arrived."""
+        if isinstance(error, StreamError):
             error.partial = self.messages
             error.retry_safe = self._answer.is_empty
             error.bytes_seen = self._framing[0].bytes_seen
-            raise
+        return error
 
 
 def _framing(

@@ -3,8 +3,10 @@
     async with Sandbox(Script(text="Hello"), Wire(seed=7), Fault("cut", after=300)) as base_url:
         ...
 
-Below the base URL it speaks `openai-chat` at /chat/completions and `plain` at /plain. A script says what is answered,
-a wire how the bytes travel, a fault how they end badly.
+It speaks each dialect where the provider's own clients look for it: below the base URL `openai-chat` at
+/chat/completions, `openai-responses` at /responses and `plain` at /plain; below the root URL, which is the base URL
+without /v1, `anthropic` at /v1/messages, `gemini` at /v1beta/models/{model}:streamGenerateContent (at /v1 too) and
+`ollama` at /api/chat. A script says what is answered, a wire how the bytes travel, a fault how they end badly.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ import json
 import random
 import socket
 import struct
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import zip_longest
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from types import TracebackType
 from typing import Literal, TypeAlias
 
@@ -24,46 +26,28 @@ from aiohttp import web
 
 from rillet.operators.value import value
 
+from .scripting import (
+    DEFAULT_SCRIPT,
+    Payload,
+    Script,
+    ScriptedCall,
+    anthropic_error,
+    anthropic_events,
+    gemini_error,
+    gemini_events,
+    ollama_error,
+    ollama_lines,
+    openai_chat_events,
+    openai_error,
+    openai_error_event,
+    openai_responses_events,
+    plain_events,
+)
+
+__all__ = ["Fault", "FaultKind", "Request", "Sandbox", "Script", "ScriptedCall", "Wire"]
+
 FaultKind: TypeAlias = Literal["cut", "end", "error", "stall", "reset", "status", "html"]
 """How a stream ends badly; see `Fault`."""
-
-
-@value
-class ScriptedCall:
-    """A tool call to answer with.
-
-    Attributes:
-        name: The tool's name.
-        args: Its arguments; a string is sent as it is, valid or not.
-        id: Its id; by default one is made.
-    """
-
-    name: str
-    args: Mapping[str, object] | str
-    id: str = ""
-
-
-@value
-class Script:
-    """What is answered.
-
-    Attributes:
-        text: The answer's text.
-        reasoning: What comes before it; `plain` has no reasoning and leaves it out.
-        calls: The tool calls after it.
-        usage: Input and output tokens; None sends none. `plain` leaves it out.
-        finish: The finish reason; by default "tool_calls" where there are calls, else "stop". `plain` leaves it out.
-        piece: How many characters a delta carries.
-        interleave: Whether the calls' arguments interleave, fragment by fragment, or come one after another.
-    """
-
-    text: str = "Hello from the sandbox."
-    reasoning: str = ""
-    calls: tuple[ScriptedCall, ...] = ()
-    usage: tuple[int, int] | None = None
-    finish: str | None = None
-    piece: int = 4
-    interleave: bool = True
 
 
 @value
@@ -75,8 +59,8 @@ class Wire:
         seed: Instead of `sizes`, random ones of 1 to 64 bytes from this seed: inside characters, CRLFs and events.
         delay: Seconds between writes.
         rate: Bytes a second at most; None for no limit.
-        comments: How many comments stand before each event.
-        crlf: Whether lines end in CRLF.
+        comments: How many comments stand before each event. `ollama` has none, and Google's own client takes none.
+        crlf: Whether lines end in CRLF; those of `gemini` always do.
     """
 
     sizes: tuple[int, ...] = ()
@@ -97,7 +81,7 @@ class Fault:
             "error" sends an error event and ends the body. Instead of a stream: "status" answers with an HTTP error,
             "html" with a page.
         after: How many bytes of the stream come first.
-        status: The HTTP status for "status".
+        status: The HTTP status for "status"; `anthropic` and `gemini` also name it in an "error".
     """
 
     kind: FaultKind
@@ -137,13 +121,15 @@ class Sandbox:
 
     Attributes:
         base_url: "http://127.0.0.1:PORT/v1", while it runs.
+        root_url: "http://127.0.0.1:PORT": the base URL for the clients of Anthropic, Google and Ollama.
         requests: The requests it got, oldest first.
     """
 
     def __init__(
-        self, script: Script = Script(), wire: Wire = Wire(), fault: Fault | None = None, *, port: int = 0
+        self, script: Script = DEFAULT_SCRIPT, wire: Wire = Wire(), fault: Fault | None = None, *, port: int = 0
     ) -> None:
         self.base_url = ""
+        self.root_url = ""
         self.requests: list[Request] = []
         self._script = script
         self._wire = wire
@@ -152,14 +138,15 @@ class Sandbox:
 
     async def __aenter__(self) -> str:
         app = web.Application()
-        app.router.add_post("/v1/plain", self._plain)
-        app.router.add_post("/v1/chat/completions", self._openai_chat)
+        for dialect in _DIALECTS:
+            app.router.add_post(dialect.path, partial(self._answer, dialect))
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port)
         await site.start()
         _, port = self._runner.addresses[0][:2]
-        self.base_url = f"http://127.0.0.1:{port}/v1"
+        self.root_url = f"http://127.0.0.1:{port}"
+        self.base_url = f"{self.root_url}/v1"
         return self.base_url
 
     async def __aexit__(
@@ -172,41 +159,38 @@ class Sandbox:
         for request in self.requests:
             await request.over.wait()
 
-    async def _plain(self, request: web.Request) -> web.StreamResponse:
-        return await self._answer(request, plain_events(self._script), {"type": "error", **_SERVER_ERROR})
-
-    async def _openai_chat(self, request: web.Request) -> web.StreamResponse:
-        return await self._answer(request, openai_chat_events(self._script), {"error": _SERVER_ERROR})
-
-    async def _answer(
-        self, request: web.Request, events: Iterable[str], error: Mapping[str, object]
-    ) -> web.StreamResponse:
+    async def _answer(self, dialect: _Dialect, request: web.Request) -> web.StreamResponse:
         body: dict[str, object] = await request.json() if request.can_read_body else {}
         assert request.transport is not None
         seen = Request(request.path, request.headers, body, request.transport.get_extra_info("peername")[1])
         self.requests.append(seen)
         try:
             if self._fault is not None and self._fault.kind == "status":
-                return web.json_response({"error": _SERVER_ERROR}, status=self._fault.status)
+                return web.json_response(dialect.error(self._fault.status), status=self._fault.status)
             if self._fault is not None and self._fault.kind == "html":
                 return web.Response(text="<!doctype html><title>Sign in</title>", content_type="text/html")
-            return await self._stream(request, seen, events, json.dumps(error))
+            return await self._stream(dialect, request, seen)
         finally:
             seen.over.set()
 
-    async def _stream(
-        self, request: web.Request, seen: Request, events: Iterable[str], error: str
-    ) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
+    async def _stream(self, dialect: _Dialect, request: web.Request, seen: Request) -> web.StreamResponse:
+        body = self._body(dialect)
+        response = web.StreamResponse(headers={"Content-Type": dialect.content_type, "Cache-Control": "no-cache"})
         response.enable_chunked_encoding()
         await response.prepare(request)
-        body = _ended(_framed(events, self._wire), self._fault, _frame(error, self._wire))
         for write in _cut(body, self._wire):
             await response.write(write)
             seen.sent += len(write)
             await asyncio.sleep(self._wire.delay + (len(write) / self._wire.rate if self._wire.rate else 0))
         await self._end(request)
         return response
+
+    def _body(self, dialect: _Dialect) -> Iterator[bytes]:
+        events = (dialect.frame(data, self._wire) for data in dialect.events(self._script))
+        if self._fault is None:
+            return events
+        error = json.dumps(dialect.error_event(self._fault.status))
+        return _ended(events, self._fault, dialect.frame(error, self._wire))
 
     async def _end(self, request: web.Request) -> None:
         kind = self._fault and self._fault.kind
@@ -220,103 +204,61 @@ class Sandbox:
             transport.abort()
 
 
-def plain_events(script: Script) -> Iterator[str]:
-    """The script as the data of `plain` events."""
-    for piece in _pieces(script.text, script.piece):
-        yield _json(type="text", delta=piece)
-    for index, step in _call_steps(script):
-        if isinstance(step, ScriptedCall):
-            yield _json(type="tool_call_start", index=index, id=_id(step, index), name=step.name)
-        elif step:
-            yield _json(type="tool_call_delta", index=index, args=step)
-        else:
-            yield _json(type="tool_call_end", index=index)
-    yield "[DONE]"
+def _event(data: str, wire: Wire) -> bytes:
+    return _lines(wire, *_comments(wire), f"data: {data}", "")
 
 
-def openai_chat_events(script: Script) -> Iterator[str]:
-    """The script as the data of `openai-chat` events."""
-    yield _chunk({"role": "assistant", "content": ""})
-    for piece in _pieces(script.reasoning, script.piece):
-        yield _chunk({"reasoning_content": piece})
-    for piece in _pieces(script.text, script.piece):
-        yield _chunk({"content": piece})
-    for index, step in _call_steps(script):
-        if isinstance(step, ScriptedCall):
-            head = {"index": index, "id": _id(step, index), "type": "function"}
-            yield _chunk({"tool_calls": [{**head, "function": {"name": step.name, "arguments": ""}}]})
-        elif step:
-            yield _chunk({"tool_calls": [{"index": index, "function": {"arguments": step}}]})
-    yield _chunk({}, script.finish or ("tool_calls" if script.calls else "stop"))
-    if script.usage is not None:
-        prompt, completion = script.usage
-        yield _json(
-            **_CHUNK,
-            choices=[],
-            usage={"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion},
-        )
-    yield "[DONE]"
+def _named_event(data: str, wire: Wire) -> bytes:
+    return _lines(wire, *_comments(wire), f"event: {json.loads(data)['type']}", f"data: {data}", "")
 
 
-_CHUNK: Mapping[str, object] = {
-    "id": "chatcmpl-sandbox",
-    "object": "chat.completion.chunk",
-    "created": 1_700_000_000,
-    "model": "sandbox",
-}
-
-_SERVER_ERROR: Mapping[str, object] = {
-    "message": "The sandbox was told to fail.",
-    "type": "server_error",
-    "code": "scripted",
-}
+def _crlf_event(data: str, wire: Wire) -> bytes:
+    return _event(data, replace(wire, crlf=True))
 
 
-def _chunk(delta: Mapping[str, object], finish: str | None = None) -> str:
-    return _json(**_CHUNK, choices=[{"index": 0, "delta": delta, "finish_reason": finish}])
+def _line(data: str, wire: Wire) -> bytes:
+    return _lines(wire, data)
 
 
-def _json(**fields: object) -> str:
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+def _comments(wire: Wire) -> list[str]:
+    return [": still here", ""] * wire.comments
 
 
-def _id(call: ScriptedCall, index: int) -> str:
-    return call.id or f"call_{index}"
-
-
-def _pieces(text: str, size: int) -> list[str]:
-    return [text[at : at + size] for at in range(0, len(text), size)]
-
-
-def _call_steps(script: Script) -> Iterator[tuple[int, ScriptedCall | str]]:
-    """The calls step by step, by index: the call itself for its head, its fragments, "" for its end."""
-    per_call = [_steps(index, call, script.piece) for index, call in enumerate(script.calls)]
-    rounds: Iterable[Iterable[tuple[int, ScriptedCall | str] | None]] = per_call
-    if script.interleave:
-        rounds = zip_longest(*per_call)
-    for steps in rounds:
-        yield from (step for step in steps if step is not None)
-
-
-def _steps(index: int, call: ScriptedCall, piece: int) -> list[tuple[int, ScriptedCall | str]]:
-    text = call.args if isinstance(call.args, str) else _json(**call.args)
-    return [(index, call), *((index, fragment) for fragment in _pieces(text, piece)), (index, "")]
-
-
-def _frame(data: str, wire: Wire) -> bytes:
+def _lines(wire: Wire, *lines: str) -> bytes:
     end = "\r\n" if wire.crlf else "\n"
-    return f"{f': still here{end}{end}' * wire.comments}data: {data}{end}{end}".encode()
+    return "".join(line + end for line in lines).encode()
 
 
-def _framed(events: Iterable[str], wire: Wire) -> Iterator[bytes]:
-    return (_frame(data, wire) for data in events)
+@value
+class _Dialect:
+    """Where and how one dialect is served: its events, what an error is outside and inside a stream, its framing."""
+
+    path: str
+    events: Callable[[Script], Iterator[str]]
+    error: Callable[[int], Payload]
+    error_event: Callable[[int], Payload]
+    frame: Callable[[str, Wire], bytes]
+    content_type: str = "text/event-stream"
 
 
-def _ended(body: Iterator[bytes], fault: Fault | None, error: bytes) -> Iterator[bytes]:
+_DIALECTS = (
+    _Dialect("/v1/plain", plain_events, openai_error, openai_error_event, _event),
+    _Dialect("/v1/chat/completions", openai_chat_events, openai_error, openai_error, _event),
+    _Dialect("/v1/responses", openai_responses_events, openai_error, openai_error_event, _named_event),
+    _Dialect("/v1/messages", anthropic_events, anthropic_error, anthropic_error, _named_event),
+    _Dialect(
+        "/{version:v1|v1beta}/models/{model}:streamGenerateContent",
+        gemini_events,
+        gemini_error,
+        gemini_error,
+        _crlf_event,
+    ),
+    _Dialect("/api/chat", ollama_lines, ollama_error, ollama_error, _line, "application/x-ndjson"),
+)
+
+
+def _ended(body: Iterator[bytes], fault: Fault, error: bytes) -> Iterator[bytes]:
     """The body as far as the fault lets it come; an error comes between two events."""
-    if fault is None:
-        yield from body
-        return
     room = fault.after
     for event in body:
         if len(event) > room:

@@ -99,13 +99,13 @@ class OpenAIChatDecoder:
         choices = payload.get("choices")
         if not choices or len(choices) != 1 or payload.get("usage") or "error" in payload or "x_groq" in payload:
             return None
-        (choice,) = choices
+        choice = choices[0]
         delta = choice.get("delta")
-        known = self._choices.get(choice.get("index"))
-        if known is None or known.finished or not delta or len(delta) != 1 or choice.get("finish_reason"):
+        if not delta or len(delta) != 1 or choice.get("finish_reason") or "usage" in choice:
             return None
         text = delta.get("content")
-        if text.__class__ is not str or not text or "usage" in choice:
+        known = self._choices.get(choice.get("index"))
+        if text.__class__ is not str or not text or known is None or known.has_reason:
             return None
         known.spoke = True
         return (TextDelta(text, known.number),)
@@ -182,6 +182,7 @@ class _Choice:
     def __init__(self, number: int) -> None:
         self.number = number
         self.spoke = False
+        self.has_reason = False
         self._refused = False
         self._raw_reason = ""
         self._reason: FinishReason = "other"
@@ -240,6 +241,7 @@ class _Choice:
     def end(self, raw: str, native: object) -> Iterator[Delta]:
         """A finish reason came; `native` is the reason behind it, where a router tells both."""
         self._raw_reason = raw
+        self.has_reason = True
         self._reason = finish_reason(raw)
         if type(native) is str and finish_reason(native) == "length":
             self._reason = "length"
