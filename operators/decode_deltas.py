@@ -64,7 +64,7 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
         for event in () if self._done else batch:
             self._events += 1
             try:
-                deltas.extend(decode(event))
+                deltas += decode(event)
             except (LookupError, TypeError, AttributeError) as error:
                 return deltas, self._malformed(f"is not shaped as {self._protocol.name} says", event, error)
             except MalformedPayload as error:

@@ -20,10 +20,10 @@ class DecodeUtf8(BatchStage[bytes, str]):
 
     def __init__(self, *, errors: Literal["strict", "replace"] = "strict", max_bytes: int | None = MAX_BYTES) -> None:
         self.bytes_seen = 0
-        self._errors = errors
-        self._tail = b""
-        self._limit = float("inf") if max_bytes is None else max_bytes
-        self._at_start = True
+        self.errors = errors
+        self.tail = b""
+        self.limit = float("inf") if max_bytes is None else max_bytes
+        self.at_start = True
 
     def take(self, batch: Sequence[bytes]) -> tuple[Sequence[str], Exception | None]:
         texts: list[str] = []
@@ -31,18 +31,18 @@ class DecodeUtf8(BatchStage[bytes, str]):
         for chunk in batch:
             start = self.bytes_seen
             self.bytes_seen = seen = start + len(chunk)
-            if seen > self._limit:
-                chunk = chunk[: int(self._limit) - start]
-                fault = LimitExceeded("max_bytes", int(self._limit), "the stream")
-            data = self._tail + chunk if self._tail else chunk
+            if seen > self.limit:
+                chunk = chunk[: int(self.limit) - start]
+                fault = LimitExceeded("max_bytes", int(self.limit), "the stream")
+            data = self.tail + chunk if self.tail else chunk
             try:
-                text, used = codecs.utf_8_decode(data, self._errors, False)
+                text, used = codecs.utf_8_decode(data, self.errors, False)
             except UnicodeDecodeError as error:
                 text, used = data[: error.start].decode(), len(data)
-                fault = InvalidUtf8(start - len(self._tail) + error.start)
-            self._tail = data[used:]
-            if text and self._at_start:
-                self._at_start = False
+                fault = InvalidUtf8(start - len(self.tail) + error.start)
+            self.tail = data[used:]
+            if text and self.at_start:
+                self.at_start = False
                 text = text.removeprefix(BOM)
             if text:
                 texts.append(text)
@@ -51,10 +51,10 @@ class DecodeUtf8(BatchStage[bytes, str]):
         return texts, fault
 
     def finish(self) -> Iterator[str]:
-        if self._tail and self._errors == "strict":
+        if self.tail and self.errors == "strict":
             raise TruncatedStream(f"the stream ended inside a character, after {self.bytes_seen:,} bytes")
-        if self._tail:
-            yield codecs.utf_8_decode(self._tail, self._errors, True)[0]
+        if self.tail:
+            yield codecs.utf_8_decode(self.tail, self.errors, True)[0]
 
 
 def decode_utf8(

@@ -39,6 +39,18 @@ class ServerSentEvent:
 
 
 @value
+class DataEvent:
+    """A server-sent event without a type of its own, for chains in which nobody asks for its id: it is cheaper."""
+
+    data: str
+
+    @property
+    def event(self) -> str:
+        """Always "message"."""
+        return "message"
+
+
+@value
 class JsonLine:
     """One line of newline-delimited JSON; it is not parsed yet."""
 

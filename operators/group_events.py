@@ -27,12 +27,12 @@ class GroupEvents(BatchStage[str, ServerSentEvent]):
         position: StreamPosition | None = None,
         stray: Literal["ignore", "dispatch"] = "ignore",
     ) -> None:
-        self._limit = float("inf") if max_event is None else max_event
+        self.limit = float("inf") if max_event is None else max_event
         self.lazy = position is not None  # what a reconnect would skip must have been handed on
         self._eof = eof
         self._position = StreamPosition() if position is None else position
         self._takes_stray = stray == "dispatch"
-        self._size = 0
+        self.size = 0
         self._data: list[str] = []
         self._type = ""
         self._id = self._position.last_event_id
@@ -40,7 +40,7 @@ class GroupEvents(BatchStage[str, ServerSentEvent]):
         self._plain = True  # nothing but data and comments in this block
 
     def take(self, batch: Sequence[str]) -> tuple[Sequence[ServerSentEvent], Exception | None]:
-        limit, size, data = self._limit, self._size, self._data
+        limit, size, data = self.limit, self.size, self._data
         events: list[ServerSentEvent] = []
         for line in batch:
             if line:
@@ -58,7 +58,7 @@ class GroupEvents(BatchStage[str, ServerSentEvent]):
             elif data:
                 events.append(ServerSentEvent("message", data[0] if len(data) == 1 else "\n".join(data), self._id))
                 data.clear()
-        self._size = size
+        self.size = size
         return events, None
 
     def finish(self) -> Iterator[ServerSentEvent]:

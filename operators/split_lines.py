@@ -17,11 +17,11 @@ class SplitLines(BatchStage[str, str]):
     """The stage of `split_lines`."""
 
     def __init__(self, *, max_line: int | None = MAX_LINE, eof: Literal["discard", "dispatch"] = "discard") -> None:
-        self._limit = float("inf") if max_line is None else max_line
+        self.limit = float("inf") if max_line is None else max_line
         self._eof = eof
-        self._pieces: list[str] = []  # the unfinished line: joined once, so that a long one costs linear time
-        self._pending = 0
-        self._after_cr = False
+        self.pieces: list[str] = []  # the unfinished line: joined once, so that a long one costs linear time
+        self.pending = 0
+        self.after_cr = False
 
     def take(self, batch: Sequence[str]) -> tuple[Sequence[str], Exception | None]:
         found: list[str] = []
@@ -33,33 +33,42 @@ class SplitLines(BatchStage[str, str]):
         return found, None
 
     def finish(self) -> Iterator[str]:
-        if self._eof == "dispatch" and self._pieces:
-            yield "".join(self._pieces)
+        if self._eof == "dispatch" and self.pieces:
+            yield "".join(self.pieces)
 
     def _split(self, text: str) -> tuple[list[str], LimitExceeded | None]:
-        if self._after_cr:
-            self._after_cr = False
+        if self.after_cr:
+            self.after_cr = False
             text = text.removeprefix("\n")
         if "\r" in text:
-            self._after_cr = text.endswith("\r")
+            self.after_cr = text.endswith("\r")
             text = text.replace("\r\n", "\n").replace("\r", "\n")
-        may_exceed = self._pending + len(text) > self._limit
-        lines = text.split("\n")
-        tail = lines.pop()
-        if lines and self._pieces:
-            lines[0] = "".join((*self._pieces, lines[0]))
-            self._pieces.clear()
-            self._pending = 0
-        if tail:
-            self._pieces.append(tail)
-            self._pending += len(tail)
+        may_exceed = self.pending + len(text) > self.limit
+        lines = self.cut(text)
         return self._measured(lines) if may_exceed else (lines, None)
 
+    def cut(self, text: str) -> list[str]:
+        """The lines that text without CR completes; the unfinished one is kept."""
+        lines = text.split("\n")
+        tail = lines.pop()
+        if not lines:
+            self.pieces.append(tail)
+            self.pending += len(tail)
+            return lines
+        if self.pieces:
+            self.pieces.append(lines[0])
+            lines[0] = "".join(self.pieces)
+            self.pieces.clear()
+        self.pending = len(tail)
+        if tail:
+            self.pieces.append(tail)
+        return lines
+
     def _measured(self, lines: list[str]) -> tuple[list[str], LimitExceeded | None]:
-        too_long = next((n for n, line in enumerate(lines) if len(line) > self._limit), None)
-        if too_long is None and self._pending <= self._limit:
+        too_long = next((n for n, line in enumerate(lines) if len(line) > self.limit), None)
+        if too_long is None and self.pending <= self.limit:
             return lines, None
-        return lines[:too_long], LimitExceeded("max_line", int(self._limit), "a line")
+        return lines[:too_long], LimitExceeded("max_line", int(self.limit), "a line")
 
 
 def split_lines(

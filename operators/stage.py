@@ -34,7 +34,7 @@ class Stage(ABC, Generic[In, Out]):
 
     def take(self, batch: Sequence[In]) -> tuple[Sequence[Out], Exception | None]:
         """The same at once: what `feed` yields, and the fault that it raises after that."""
-        return _collected(partial(self.feed, batch))
+        return collected(partial(self.feed, batch))
 
     def finish(self) -> Iterator[Out]:
         """Yield what a clean end of the stream still gives, or raise where it must not end here."""
@@ -107,9 +107,10 @@ class Chain(Stage[In, Out]):
         """What the stages after a fault still give of the items before it, and what they make of the fault."""
         for stage in stages:
             given, own = stage.take(items)
-            self.closed = self.closed or stage.closed
-            if own is None and fault is not None:
-                more, own = _collected(partial(stage.fail, fault))
+            if stage.closed:  # before the fault: it is of no interest any more
+                self.closed, fault = True, None
+            elif own is None and fault is not None:
+                more, own = collected(partial(stage.fail, fault))
                 given = [*given, *more]
             items, fault = given, own
         return items, fault
@@ -140,7 +141,7 @@ def _flat(stages: Iterable[Stage[Any, Any]]) -> Iterator[Stage[Any, Any]]:
         yield from stage.stages if type(stage) is Chain else (stage,)
 
 
-def _collected(give: Callable[[], Iterable[Out]]) -> tuple[list[Out], Exception | None]:
+def collected(give: Callable[[], Iterable[Out]]) -> tuple[list[Out], Exception | None]:
     """All that `give` gives, and the fault that ends it."""
     items: list[Out] = []
     try:
@@ -216,13 +217,13 @@ class StageObservable(Observable[Out]):
                 return
             given, fault = (stage.feed((item,)), None) if stage.lazy else stage.take((item,))
             if deliver(given, fault) and stage.closed:
-                complete(*_collected(stage.finish))
+                complete(*collected(stage.finish))
 
         def on_error(error: Exception) -> None:
-            complete(*_collected(partial(stage.fail, error)))
+            complete(*collected(partial(stage.fail, error)))
 
         def on_completed() -> None:
-            complete(*_collected(stage.finish))
+            complete(*collected(stage.finish))
 
         upstream.disposable = self._source.subscribe(on_next, on_error, on_completed, scheduler=scheduler)
         return upstream

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from io import StringIO
 
 from rillet.operators import Delta, Finish, Message, ReasoningDelta, RefusalDelta, TextDelta, ToolCall, Usage
@@ -23,18 +24,30 @@ class Answer:
         self._finishes: dict[int, Finish] = {}
         self._usage: Usage | None = None
 
-    def add(self, *deltas: Delta) -> None:
-        """Add the next deltas; the cost does not grow with what is there."""
+    def add(self, delta: Delta) -> None:
+        """Add the next delta; the cost does not grow with what is there."""
+        self.is_empty = False
+        if isinstance(delta, TextDelta):
+            texts = self._text
+        elif isinstance(delta, ReasoningDelta):
+            texts = self._reasoning
+        elif isinstance(delta, RefusalDelta):
+            texts = self._refusal
+        else:
+            self._add_other(delta)
+            return
+        if delta.choice not in texts:
+            texts[delta.choice] = StringIO()
+        texts[delta.choice].write(delta.text)
+
+    def add_all(self, deltas: Iterable[Delta]) -> None:
+        """Add the next deltas; most are text of a choice that has spoken."""
+        texts = self._text
         for delta in deltas:
-            self.is_empty = False
-            if isinstance(delta, TextDelta):
-                _append(self._text, delta.choice, delta.text)
-            elif isinstance(delta, ReasoningDelta):
-                _append(self._reasoning, delta.choice, delta.text)
-            elif isinstance(delta, RefusalDelta):
-                _append(self._refusal, delta.choice, delta.text)
+            if delta.__class__ is TextDelta and delta.choice in texts:
+                texts[delta.choice].write(delta.text)
             else:
-                self._add_other(delta)
+                self.add(delta)
 
     def _add_other(self, delta: Delta) -> None:
         if isinstance(delta, ToolCall):
@@ -63,13 +76,6 @@ class Answer:
             self._usage,
             choice,
         )
-
-
-def _append(texts: dict[int, StringIO], choice: int, text: str) -> None:
-    so_far = texts.get(choice)
-    if so_far is None:
-        so_far = texts[choice] = StringIO()
-    so_far.write(text)
 
 
 def _value(text: StringIO | None) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from rillet.operators import Chain, Delta, Message, ServerSentEvent, ToolCall, WireProtocol
-from rillet.operators.decode_utf8 import MAX_BYTES, DecodeUtf8
+from rillet.operators import Delta, Message, ToolCall, WireEvent, WireProtocol
+from rillet.operators.decode_utf8 import MAX_BYTES
 from rillet.operators.errors import StreamError
-from rillet.operators.group_events import MAX_EVENT, GroupEvents
-from rillet.operators.split_lines import MAX_LINE, SplitLines
+from rillet.operators.frame_sse import FrameSse
+from rillet.operators.group_events import MAX_EVENT
+from rillet.operators.split_lines import MAX_LINE
+from rillet.operators.stage import collected
 
 from .chain import DEFAULT_LIMITS, DeltaChain, Limits
 
@@ -39,7 +41,7 @@ class StreamAssembler:
         extras: bool = False,
     ) -> None:
         self._chain = DeltaChain(protocol, limits=limits, eof=eof, extras=extras)
-        self._error: StreamError | None = None
+        self._error: Exception | None = None
         self._ended = False
 
     def feed(self, chunk: bytes) -> list[Delta]:
@@ -52,9 +54,14 @@ class StreamAssembler:
             StreamError: The stream is at fault. What came before is in `messages` and in the error's `partial`.
             RuntimeError: `result` has been called: the stream is over.
         """
+        if self._error is not None:
+            raise self._error
         if self._ended and not self._chain.closed:
             raise RuntimeError("feed after result: the stream was declared over")
-        return self._guarded(self._chain.feed((chunk,))) if not self._chain.closed else []
+        deltas, self._error = ((), None) if self._chain.closed else self._chain.take((chunk,))
+        if self._error is not None:
+            raise self._error
+        return list(deltas)
 
     def result(self) -> tuple[str, list[ToolCall]]:
         """The stream is over: its text and its finished tool calls, of choice 0.
@@ -62,10 +69,10 @@ class StreamAssembler:
         Raises:
             StreamError: The answer did not arrive whole.
         """
-        if not self._ended:
+        if not self._ended and self._error is None:
             self._ended = True
-            self._guarded(self._chain.finish())
-        elif self._error is not None:
+            _, self._error = collected(self._chain.finish)
+        if self._error is not None:
             raise self._error
         return self.message.text, list(self.message.tool_calls)
 
@@ -78,15 +85,6 @@ class StreamAssembler:
     def messages(self) -> tuple[Message, ...]:
         """What has arrived, one `Message` a choice that spoke."""
         return self._chain.messages
-
-    def _guarded(self, deltas: Iterator[Delta]) -> list[Delta]:
-        if self._error is not None:
-            raise self._error
-        try:
-            return list(deltas)
-        except StreamError as error:
-            self._error = error
-            raise
 
 
 class SSEParser:
@@ -108,7 +106,7 @@ class SSEParser:
         max_event: int | None = MAX_EVENT,
         max_total: int | None = MAX_BYTES,
     ) -> None:
-        self._chain = _sse_chain(max_line, max_event, max_total)
+        self._framing = FrameSse(max_bytes=max_total, max_line=max_line, max_event=max_event)
         self._error: StreamError | None = None
         self.latest: list[tuple[str, str]] = []
 
@@ -126,7 +124,7 @@ class SSEParser:
         if self._error is not None:
             raise self._error
         try:
-            self.latest.extend(_pairs(self._chain.feed((chunk,))))
+            self.latest.extend(_pairs(self._framing.feed((chunk,))))
         except StreamError as error:
             self._error = error
             raise
@@ -156,14 +154,10 @@ def parse_sse(
 
     Source: HTML Standard §9.2.6.
     """
-    chain = _sse_chain(max_line, max_event, max_total)
-    yield from _pairs(chain.feed(chunks))
-    yield from _pairs(chain.finish())
+    framing = FrameSse(max_bytes=max_total, max_line=max_line, max_event=max_event)
+    yield from _pairs(framing.feed(chunks))
+    yield from _pairs(framing.finish())
 
 
-def _sse_chain(max_line: int | None, max_event: int | None, max_total: int | None) -> Chain[bytes, ServerSentEvent]:
-    return Chain(DecodeUtf8(max_bytes=max_total), SplitLines(max_line=max_line), GroupEvents(max_event=max_event))
-
-
-def _pairs(events: Iterator[ServerSentEvent]) -> Iterator[tuple[str, str]]:
+def _pairs(events: Iterator[WireEvent]) -> Iterator[tuple[str, str]]:
     return ((event.event, event.data) for event in events)

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from reactivex import Observable
 
-from rillet.operators import Chain, Delta, Message, Stage, WireProtocol, lift
+from rillet.operators import Chain, Delta, Message, Stage, WireEvent, WireProtocol, lift
 from rillet.operators.assemble_tools import MAX_ARGS, AssembleTools
 from rillet.operators.decode_deltas import DecodeDeltas
 from rillet.operators.decode_utf8 import MAX_BYTES, DecodeUtf8
+from rillet.operators.deltas import only_text
 from rillet.operators.errors import StreamError
-from rillet.operators.group_events import MAX_EVENT, GroupEvents
+from rillet.operators.frame_sse import FrameSse
+from rillet.operators.group_events import MAX_EVENT
 from rillet.operators.require_done import RequireDone
 from rillet.operators.split_frames import SplitFrames
 from rillet.operators.split_json_lines import SplitJsonLines
-from rillet.operators.split_lines import MAX_LINE, SplitLines
+from rillet.operators.split_lines import MAX_LINE
 from rillet.operators.value import value
 
 from .answer import Answer
 from .protocols import find_protocol
+
+Framing: TypeAlias = tuple[DecodeUtf8 | SplitFrames | FrameSse, *tuple[Stage[str, Any], ...]]
 
 
 @value
@@ -64,12 +68,10 @@ class DeltaChain(Chain[bytes, Delta]):
         wire = find_protocol(protocol)
         self._answer = Answer()
         self._framing = _framing(wire, limits, eof)
-        super().__init__(
-            *self._framing,
-            DecodeDeltas(wire, extras=extras),
-            AssembleTools(max_args=limits.max_args),
-            RequireDone(),
-        )
+        self._frame: Stage[bytes, WireEvent] = Chain(*self._framing) if len(self._framing) > 1 else self._framing[0]
+        self._decode = DecodeDeltas(wire, extras=extras)
+        self._verify: Chain[Delta, Delta] = Chain(AssembleTools(max_args=limits.max_args), RequireDone())
+        super().__init__(self._frame, self._decode, self._verify)
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -81,9 +83,17 @@ class DeltaChain(Chain[bytes, Delta]):
         return self._answer.message(choice)
 
     def take(self, batch: Sequence[bytes]) -> tuple[Sequence[Delta], Exception | None]:
-        deltas, fault = super().take(batch)
-        self._answer.add(*deltas)
-        return deltas, fault and self._told(fault)
+        events, fault = self._frame.take(batch)
+        if not events:
+            return (), fault and self._told(fault)
+        deltas, own = self._decode.take(events)
+        fault = own or fault
+        if not only_text(deltas):  # text alone passes the verifying stages unseen
+            deltas, own = self._verify.take(deltas)
+            self.closed = self._verify.closed
+            fault = own or (None if self.closed else fault)
+        self._answer.add_all(deltas)
+        return (deltas, None) if fault is None else (deltas, self._told(fault))
 
     def finish(self) -> Iterator[Delta]:
         return self._kept(super().finish())
@@ -109,20 +119,20 @@ class DeltaChain(Chain[bytes, Delta]):
         return error
 
 
-def _framing(
-    wire: WireProtocol, limits: Limits, eof: Literal["discard", "dispatch"]
-) -> tuple[DecodeUtf8 | SplitFrames, *tuple[Stage[str, Any], ...]]:
+def _framing(wire: WireProtocol, limits: Limits, eof: Literal["discard", "dispatch"]) -> Framing:
     """The stages from bytes to events; the first counts the bytes."""
     if wire.framing == "eventstream":
         return (SplitFrames(max_frame=limits.max_event, max_bytes=limits.max_bytes),)
-    decode = DecodeUtf8(max_bytes=limits.max_bytes)
     if wire.framing == "ndjson":
-        return decode, SplitJsonLines(max_line=limits.max_line)
+        return DecodeUtf8(max_bytes=limits.max_bytes), SplitJsonLines(max_line=limits.max_line)
     return (
-        decode,
-        # The last line is handed on even where nothing ends it: it may be the error of a server that just stopped.
-        SplitLines(max_line=limits.max_line, eof="dispatch"),
-        GroupEvents(max_event=limits.max_event, eof="dispatch" if wire.ends_with_stream else eof, stray="dispatch"),
+        FrameSse(
+            max_bytes=limits.max_bytes,
+            max_line=limits.max_line,
+            max_event=limits.max_event,
+            eof="dispatch" if wire.ends_with_stream else eof,
+            stray="dispatch",
+        ),
     )
 
 

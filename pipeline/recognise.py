@@ -8,10 +8,9 @@ from typing import Any
 from rillet.operators import Chain, WireEvent, WireProtocol
 from rillet.operators.decode_utf8 import DecodeUtf8
 from rillet.operators.errors import MalformedPayload, StreamError
-from rillet.operators.group_events import GroupEvents
+from rillet.operators.frame_sse import FrameSse
 from rillet.operators.split_frames import SplitFrames
 from rillet.operators.split_json_lines import SplitJsonLines
-from rillet.operators.split_lines import SplitLines
 
 from .protocols import (
     ANTHROPIC,
@@ -47,11 +46,7 @@ def recognise(head: bytes) -> WireProtocol | None:
     if head.lstrip()[:1] == b"{":
         lines = Chain[bytes, WireEvent](DecodeUtf8(), SplitJsonLines())
         return _first(_of_line(line) for line in _events(lines, head))
-    return _first(_of_event(event) for event in _events(_sse(), head))
-
-
-def _sse() -> Chain[bytes, WireEvent]:
-    return Chain(DecodeUtf8(), SplitLines(eof="dispatch"), GroupEvents(eof="dispatch"))
+    return _first(_of_event(event) for event in _events(FrameSse(eof="dispatch"), head))
 
 
 def _first(found: Iterable[WireProtocol | None]) -> WireProtocol | None:

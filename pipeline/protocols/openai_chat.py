@@ -80,7 +80,18 @@ class OpenAIChatDecoder:
             payload = orjson.loads(event.data)
         except orjson.JSONDecodeError:
             return self._not_json(event.data.strip())
-        return self._only_text(payload) or self._read(payload, event)
+        choices = payload.get("choices")
+        if choices and len(choices) == 1 and not (payload.get("usage") or "error" in payload or "x_groq" in payload):
+            # The commonest event, read without detours: one choice, one piece of text, nothing else.
+            choice = choices[0]
+            delta = choice.get("delta")
+            if delta and len(delta) == 1 and not choice.get("finish_reason") and "usage" not in choice:
+                text = delta.get("content")
+                known = self._choices.get(choice.get("index"))
+                if text.__class__ is str and text and known is not None and not known.has_reason:
+                    known.spoke = True
+                    return (TextDelta(text, known.number),)
+        return self._read(payload, event)
 
     def finish(self) -> Iterable[Delta]:
         if self._choices and all(choice.finished for choice in self._choices.values()):
@@ -93,22 +104,6 @@ class OpenAIChatDecoder:
         if not data or data[0] == ":":  # a comment that somebody wrapped as data
             return ()
         raise MalformedPayload("is not JSON")
-
-    def _only_text(self, payload: dict[str, Any]) -> tuple[TextDelta] | None:
-        """The commonest event, read without detours: one choice, one piece of text, nothing else."""
-        choices = payload.get("choices")
-        if not choices or len(choices) != 1 or payload.get("usage") or "error" in payload or "x_groq" in payload:
-            return None
-        choice = choices[0]
-        delta = choice.get("delta")
-        if not delta or len(delta) != 1 or choice.get("finish_reason") or "usage" in choice:
-            return None
-        text = delta.get("content")
-        known = self._choices.get(choice.get("index"))
-        if text.__class__ is not str or not text or known is None or known.has_reason:
-            return None
-        known.spoke = True
-        return (TextDelta(text, known.number),)
 
     def _read(self, payload: dict[str, Any], event: WireEvent) -> Iterator[Delta]:
         for choice in payload.get("choices") or ():

@@ -71,7 +71,7 @@ def end(index: int) -> dict[str, Any]:
 
 
 DONE = "data: [DONE]"
-CALLS_OPEN = [
+CALLS_OPEN: list[dict[str, Any] | str] = [
     ": welcome",
     text("Café "),
     start(0, "order"),
@@ -145,9 +145,26 @@ def test_feed_gives_the_deltas_as_they_complete() -> None:
     assert assembler.feed(wire(DONE)) == [Done()]
 
 
-def test_after_done_nothing_matters() -> None:
-    assembler = StreamAssembler()
-    assert assembler.feed(HELLO + b"\xff data: {") != []
+@pytest.mark.parametrize(
+    "late",
+    [
+        pytest.param(b"\xff", id="a damaged byte"),
+        pytest.param(b"data: " + b"x" * 200, id="a line too long"),
+        pytest.param(b": ping\n" * 30, id="an event too long"),
+        pytest.param(b"data: {\n\n", id="no JSON"),
+        pytest.param(wire(end(7)), id="the end of no call"),
+        pytest.param(wire(start(0, "f"), args(0, "{"), end(0), DONE), id="a malformed call"),
+        pytest.param(wire(text("late"), DONE), id="another answer"),
+    ],
+)
+def test_whatever_comes_after_done_is_not_looked_at(late: bytes, cuts: Cuts) -> None:
+    for chunks in cuts(HELLO + late):
+        assembler = StreamAssembler(limits=Limits(max_line=100, max_event=100))
+        assert fed(assembler, chunks).result()[0] == "Hello world"
+
+
+def test_after_done_feed_gives_nothing() -> None:
+    assembler = fed(StreamAssembler(), [HELLO])
     assert assembler.feed(b"\xff" + wire(text("late"))) == []
     answer = assembler.result()
     assert assembler.feed(wire(text("later"))) == []
@@ -318,7 +335,7 @@ def test_parse_sse_reads_no_further_than_asked() -> None:
         pytest.param({"max_event": 20}, b": 8 bytes\n" * 3, id="max_event, comments alone"),
         pytest.param({"max_total": 10}, b"\n", id="max_total"),
         pytest.param({}, b"data: " + b"x" * 65_531, id="max_line by default"),
-        pytest.param({}, b"data: 7890\n" * 26_215, id="max_event by default"),
+        pytest.param({}, b"data: 78\n" * 32_768 + b":\n", id="max_event by default"),
         pytest.param({}, b":2345678901234\n\n" * 524_288, id="max_total by default"),
     ],
 )
@@ -336,6 +353,8 @@ def test_a_limit_is_raised_after_the_events_before(limits: dict[str, int], too_l
         pytest.param({"max_event": 8}, b"data: 1\n:\n\n", id="max_event"),
         pytest.param({"max_total": 9}, b"data: a\n\n", id="max_total"),
         pytest.param({}, b"data: " + b"x" * 65_530 + b"\n\n", id="max_line by default"),
+        pytest.param({}, b"data: 78\n" * 32_768 + b"\n", id="max_event by default"),
+        pytest.param({}, b":2345678901234\n\n" * 524_287 + b"data: 12345678\n\n", id="max_total by default"),
         pytest.param({"max_event": None}, b"data: 7890\n" * 26_215 + b"\n", id="no max_event"),
         pytest.param({"max_line": None}, b"data: " + b"x" * 65_531 + b"\n\n", id="no max_line"),
         pytest.param({"max_total": None}, b":2345678901234\n\n" * 524_288 + b"data: a\n\n", id="no max_total"),
@@ -362,6 +381,13 @@ def test_a_damaged_byte_is_raised_at_once_after_what_came_before() -> None:
     with pytest.raises(InvalidUtf8) as caught:
         next(pairs)
     assert caught.value.offset == 18
+
+
+def test_an_end_inside_a_character_is_a_truncated_stream() -> None:
+    pairs = parse_sse([b"data: a\n\n", b"\xc3"])
+    assert next(pairs) == ("message", "a")
+    with pytest.raises(TruncatedStream):
+        next(pairs)
 
 
 def test_a_failed_parser_keeps_what_came_before_and_stays_failed() -> None:
@@ -414,96 +440,130 @@ JUNK = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
     max_leaves=4,
 )
-
-
-def mostly(*values: Any) -> st.SearchStrategy[Any]:
-    """One of the values, or one time in five or so something that has no business there."""
-    wanted = st.sampled_from(values)
-    return st.one_of(wanted, wanted, wanted, wanted, JUNK)
-
-
-def some_of(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries({}, optional=fields)
-
-
-FRAGMENTS = mostly("", "{", '{"a":', "1", "}", "{}", '{"a":1}', "null", " ", '"{}"')
-PLAIN_EVENTS = some_of(
-    type=mostly("text", "tool_call_start", "tool_call_delta", "tool_call_end", "error", "other"),
-    index=mostly(0, 0, 1),
-    id=mostly("c", ""),
-    name=mostly("f", "g"),
-    delta=mostly("Hé", "☕", ""),
-    args=FRAGMENTS,
-    error=JUNK,
+ARGUMENTS = st.sampled_from(
+    ["", "{}", "null", '{"a": 1}', '{"a": "é"}', '{"n": 12345678901234567890123}', '"{}"', "{", "[]"]
 )
-FUNCTION = some_of(name=mostly("f", "g", "", None), arguments=FRAGMENTS | st.just({"a": 2**70}))
-TOOL_CALL = some_of(
-    index=mostly(0, 0, 1, None),
-    id=mostly("c", "d", "", None),
-    function=FUNCTION | JUNK,
-    custom=some_of(name=mostly("f"), input=mostly("raw", '"', "")),
+
+
+@st.composite
+def fragments(draw: st.DrawFn) -> list[str]:
+    """The arguments of a call, cut anywhere."""
+    whole = draw(ARGUMENTS)
+    at = draw(st.integers(0, len(whole)))
+    return draw(st.sampled_from([[whole], [whole[:at], whole[at:]], [""], ["", whole]]))
+
+
+@st.composite
+def plain_call(draw: st.DrawFn) -> list[dict[str, Any]]:
+    index = draw(st.integers(0, 2))
+    return [start(index, "f"), *(args(index, fragment) for fragment in draw(fragments())), end(index)]
+
+
+def choice(delta: Any, **more: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": delta} | more]}
+
+
+@st.composite
+def chat_call(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """A call as one server or another tells it: the index, the id and the name each whole, empty, late or missing."""
+    place: dict[str, Any] = draw(st.sampled_from([{"index": 0}, {"index": 1}, {"index": 2}, {"index": None}, {}]))
+    id: dict[str, Any] = draw(st.sampled_from([{"id": "c"}, {"id": "d"}, {"id": ""}, {}]))
+    name: dict[str, Any] = draw(st.sampled_from([{"name": "f"}, {"name": "f"}, {"name": "g"}, {"name": ""}]))
+    legacy, again = draw(st.sampled_from([True, *[False] * 5])), draw(st.booleans())
+    events = []
+    for n, fragment in enumerate(draw(fragments())):
+        function = {"arguments": fragment} | (name if n == 0 or again else {})
+        entry = place | (id if n == 0 or again else {}) | {"function": function}
+        events.append(choice({"function_call": function} if legacy else {"tool_calls": [entry]}))
+    return events
+
+
+ODD_CHAT_EVENTS: list[dict[str, Any]] = [
+    choice({"role": "assistant", "content": None}),
+    choice({"content": "☕", "reasoning": "hm"}),
+    choice({"reasoning_details": [{"text": "hm"}, {"type": "encrypted"}]}),
+    choice({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, "so"]}),
+    choice({"refusal": "no"}),
+    choice({"tool_calls": [{"id": "o", "function": {"name": "f", "arguments": {"n": 2**70}}}]}),
+    choice({"tool_calls": [{"id": "t", "type": "custom", "custom": {"name": "f", "input": 'raw "text"'}}]}),
+    choice({"content": "b"}, index=1),
+    choice({}, index=1, finish_reason="length"),
+    choice({}, finish_reason="tool_calls"),
+    choice({}, finish_reason="stop", usage={"prompt_tokens": 1}),
+    {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}},
+    {"choices": [], "x_groq": {"usage": {"total_tokens": 3}}},
+    {"error": {"message": "busy", "code": 503}},
+    {"object": "error", "message": "busy"},
+    choice({}, finish_reason="error"),
+]
+CHAT_END = st.sampled_from([[choice({}, finish_reason="tool_calls")], [choice({}, finish_reason="stop")], []])
+PLAIN_PART = st.one_of(
+    st.text(max_size=4).map(lambda piece: [text(piece)]),
+    plain_call(),
+    st.sampled_from([[{"type": "error", "message": "busy"}], [{"type": "odd"}], [start(0, "g")], [end(1)]]),
 )
-CHAT_DELTA = some_of(
-    content=mostly("Hé", "☕", "", None, [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]),
-    reasoning=mostly("hm", None),
-    reasoning_details=mostly([{"text": "hm"}]),
-    refusal=mostly("no", None),
-    tool_calls=st.lists(TOOL_CALL, max_size=2) | JUNK,
-    function_call=FUNCTION | JUNK,
+CHAT_PART = st.one_of(
+    st.text(max_size=4).map(lambda piece: [choice({"content": piece})]),
+    chat_call(),
+    chat_call(),
+    st.sampled_from(ODD_CHAT_EVENTS).map(lambda event: [event]),
 )
-CHOICE = some_of(
-    index=mostly(0, 0, 0, 1),
-    delta=CHAT_DELTA | JUNK,
-    message=CHAT_DELTA,
-    finish_reason=mostly(None, None, "stop", "tool_calls", "length", "error", ""),
-    usage=JUNK,
-)
-USAGE = some_of(prompt_tokens=mostly(1, 2), completion_tokens=mostly(1), total_tokens=mostly(3))
-CHAT_EVENTS = st.one_of(
-    st.fixed_dictionaries({"choices": st.lists(CHOICE, max_size=2)}, optional={"usage": USAGE | JUNK}),
-    st.fixed_dictionaries({"choices": st.lists(CHOICE, min_size=1, max_size=1)}),
-    some_of(choices=st.just([]) | JUNK, usage=USAGE, x_groq=st.just({"usage": {}}) | JUNK, object=JUNK),
-    some_of(error=JUNK | st.just({"message": "busy", "code": 503}), choices=JUNK),
-)
+DONE_EVENT = wire(DONE)
 LINES = st.sampled_from(
     [
-        b"\n",
-        b"\r\n",
-        b"\r",
-        b": ping\n",
-        b"event: error\n",
-        b"event: done\n",
-        b"id: 1\n",
-        b"retry: 9\n",
-        b"data: [DONE]\n\n",
-        b"data:[DONE] \r\n\r\n",
-        b'error: {"message":"x"}\n',
-        b'{"error":{"message":"x"}}\n',
-        b"data: {\n",
-        b"data: }\n",
-        b"data: \xc3",
-        b"data: null\n\n",
-        b"\xef\xbb\xbf",
+        "\n",
+        "\r\n",
+        "\r",
+        ": ping\n",
+        "event: error\n",
+        "event: done\n",
+        "id: 1\n",
+        "retry: 9\n",
+        "data: [DONE]\n\n",
+        'error: {"message":"x"}\n',
+        '{"error":{"message":"x"}}\n',
+        "data: {\n",
+        "data: }\n",
+        "data: null\n\n",
+        "data: : ping\n\n",
+        "\ufeff",
     ]
-)
+).map(str.encode) | st.binary(max_size=4)
 
 
-def framed(events: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[bytes]:
-    end = st.sampled_from(["\n\n", "\n\n", "\n\n", "\r\n\r\n", "\r\r", "\n", ""])
-    return st.builds(lambda event, end: f"data: {json.dumps(event)}{end}".encode(), events, end)
+def spoilt(value: Any, draw: st.DrawFn) -> Any:
+    """The same with something in it, anywhere, replaced by junk or gone."""
+    if isinstance(value, list) and value and draw(st.booleans()):
+        at = draw(st.integers(0, len(value) - 1))
+        return [*value[:at], spoilt(value[at], draw), *value[at + 1 :]]
+    if isinstance(value, dict) and value and draw(st.sampled_from([True, True, False])):
+        key = draw(st.sampled_from(sorted(value)))
+        rest = {name: item for name, item in value.items() if name != key}
+        return rest if draw(st.booleans()) else {**rest, key: spoilt(value[key], draw)}
+    return draw(JUNK)
 
 
-def streams(events: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[bytes]:
-    """Something like a stream: good events, odd ones and garbage, which may or may not end well."""
-    good = framed(events)
-    pieces = st.lists(st.one_of(good, good, good, good, LINES, st.binary(max_size=4)), max_size=10)
-    last = st.sampled_from([b"data: [DONE]\n\n", b""])
-    return st.builds(lambda pieces, last: b"".join([*pieces, last]), pieces, last)
+@st.composite
+def streams(draw: st.DrawFn, part: st.SearchStrategy[list[Any]], ending: st.SearchStrategy[list[Any]]) -> bytes:
+    """Something like a stream: good parts and odd ones, perhaps one event spoilt, garbage between, any ending."""
+    events = [event for part in draw(st.lists(part, max_size=5)) for event in part] + draw(ending)
+    damage = draw(st.sampled_from(["none", "none", "none", "spoilt", "lost", "lines", "cut"]))
+    if events and damage in ("spoilt", "lost"):
+        at = draw(st.integers(0, len(events) - 1))
+        events[at : at + 1] = [spoilt(events[at], draw)] if damage == "spoilt" else []
+    line_end = draw(st.sampled_from(["\n", "\n", "\r\n", "\r"]))
+    pieces = [f"data: {json.dumps(event, ensure_ascii=draw(st.booleans()))}{line_end * 2}".encode() for event in events]
+    if damage == "lines":
+        pieces.insert(draw(st.integers(0, len(pieces))), b"".join(draw(st.lists(LINES, min_size=1, max_size=3))))
+    whole = b"".join(pieces) + draw(st.sampled_from([DONE_EVENT, DONE_EVENT, b""]))
+    whole += draw(st.sampled_from([b"", b"", b"", b"\xff", b"data: {\n\n", b"data: late"]))
+    return whole[: draw(st.integers(0, len(whole)))] if damage == "cut" else whole
 
 
 ANY_STREAM = st.one_of(
-    st.tuples(st.just("plain"), streams(PLAIN_EVENTS)),
-    st.tuples(st.just("openai-chat"), streams(CHAT_EVENTS)),
+    st.tuples(st.just("plain"), streams(PLAIN_PART, st.just([]))),
+    st.tuples(st.just("openai-chat"), streams(CHAT_PART, CHAT_END)),
+    st.tuples(st.just("openai-chat"), streams(CHAT_PART, CHAT_END)),
     st.tuples(st.sampled_from(["plain", "openai-chat"]), st.binary()),
 )
 CUT_AT = st.lists(st.integers(0, 1500), max_size=12)

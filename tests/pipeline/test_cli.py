@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rillet.pipeline.cli import main
-from rillet.pipeline.sandbox import Script, ScriptedCall, openai_chat_events, plain_events
+from rillet.pipeline.scripting import Script, ScriptedCall, openai_chat_events, plain_events
 
 COMMAND = [sys.executable, "-m", "rillet.pipeline.cli"]
 SCRIPT = Script("Café ☕.", calls=(ScriptedCall("look", {"dish": "crème"}), ScriptedCall("count", {"n": 10**30})))

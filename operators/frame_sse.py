@@ -1,0 +1,77 @@
+"""`FrameSse`: `decode_utf8`, `split_lines` and `group_events` as one stage, for chains that need all three."""
+
+from __future__ import annotations
+
+from codecs import utf_8_decode
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from .decode_utf8 import MAX_BYTES, DecodeUtf8
+from .events import DataEvent, WireEvent
+from .group_events import MAX_EVENT, GroupEvents
+from .split_lines import MAX_LINE, SplitLines
+from .stage import BatchStage, Chain
+
+
+class FrameSse(BatchStage[bytes, WireEvent]):
+    """From bytes to server-sent events: the three stages, and a short way through them for the commonest chunk.
+
+    Whatever is out of the ordinary in a chunk (a character or an event's end cut in two, a CR, a bad byte, a limit, any
+    field but data) goes through the stages themselves, which keep all the state. Events may be `DataEvent`s.
+
+    Args:
+        max_bytes, max_line, max_event: See the three operators.
+        eof: What becomes of an event that no blank line ended, see `group_events`.
+        stray: What becomes of lines that are no fields of the standard, see `group_events`; with "dispatch" the last
+            line counts even where nothing ended it: it may be the error of a server that just stopped.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_bytes: int | None = MAX_BYTES,
+        max_line: int | None = MAX_LINE,
+        max_event: int | None = MAX_EVENT,
+        eof: Literal["discard", "dispatch"] = "discard",
+        stray: Literal["ignore", "dispatch"] = "ignore",
+    ) -> None:
+        takes_tail = "dispatch" in (eof, stray)
+        self._decode = DecodeUtf8(max_bytes=max_bytes)
+        self._split = SplitLines(max_line=max_line, eof="dispatch" if takes_tail else "discard")
+        self._group = GroupEvents(max_event=max_event, eof=eof, stray=stray)
+        self._limit = min(self._split.limit, self._group.limit)
+        self._chain: Chain[bytes, WireEvent] = Chain(self._decode, self._split, self._group)
+
+    @property
+    def bytes_seen(self) -> int:
+        """How many bytes were fed."""
+        return self._decode.bytes_seen
+
+    def take(self, batch: Sequence[bytes]) -> tuple[Sequence[WireEvent], Exception | None]:
+        decode, split, chunk = self._decode, self._split, batch[0]
+        if decode.tail or split.after_cr or decode.at_start or len(batch) > 1:
+            return self._chain.take(batch)
+        try:
+            text, used = utf_8_decode(chunk, "strict", False)
+        except UnicodeDecodeError:
+            return self._chain.take(batch)
+        seen = decode.bytes_seen + used
+        if used < len(chunk) or "\r" in text or seen > decode.limit or split.pending + len(text) > self._limit:
+            return self._chain.take(batch)
+        decode.bytes_seen = seen
+        lines = split.cut(text)
+        if not lines:
+            return (), None
+        if self._group.size:
+            return self._group.take(lines)
+        # Mostly, an event is a line of data and a blank one, and a small chunk ends one event.
+        if len(lines) == 2 and not lines[1] and lines[0].startswith("data: "):
+            return (DataEvent(lines[0][6:]),), None
+        if not any(lines[1::2]):
+            events = [DataEvent(line[6:]) for line in lines[::2] if line.startswith("data: ")]
+            if 2 * len(events) == len(lines):
+                return events, None
+        return self._group.take(lines)
+
+    def finish(self) -> Iterator[WireEvent]:
+        return self._chain.finish()
