@@ -65,7 +65,7 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
             self._events += 1
             try:
                 deltas += decode(event)
-            except (LookupError, TypeError, AttributeError) as error:
+            except (LookupError, TypeError, AttributeError, RecursionError) as error:
                 return deltas, self._malformed(f"is not shaped as {self._protocol.name} says", event, error)
             except MalformedPayload as error:
                 return deltas, self._malformed(str(error), event, error.__cause__)

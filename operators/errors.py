@@ -36,6 +36,16 @@ class StreamError(ValueError):
         self.bytes_seen = bytes_seen
         self.partial = partial
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[StreamError], args: tuple[object, ...], state: dict[str, object]) -> StreamError:
+    """A pickled error, as it was: what its constructor took is in its attributes."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
+
 
 class InvalidUtf8(StreamError):
     """A byte that is not UTF-8. `offset` counts bytes from the start of the stream."""

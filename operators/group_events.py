@@ -37,6 +37,7 @@ class GroupEvents(BatchStage[str, ServerSentEvent]):
         self._type = ""
         self._id = self._position.last_event_id
         self._stray: list[str] = []
+        self._stray_is_error = False
         self._plain = True  # nothing but data and comments in this block
 
     def take(self, batch: Sequence[str]) -> tuple[Sequence[ServerSentEvent], Exception | None]:
@@ -64,21 +65,20 @@ class GroupEvents(BatchStage[str, ServerSentEvent]):
     def finish(self) -> Iterator[ServerSentEvent]:
         if self._eof == "discard" or not _is_whole("\n".join(self._data)):
             self._data.clear()
-        if not _is_whole("\n".join(self._stray)):
-            self._stray.clear()
         if self._data or self._stray:  # an id in an unfinished block is not committed
             yield from self._dispatch()
 
     def _dispatch(self) -> Iterator[ServerSentEvent]:
-        kind, data, stray = self._type, self._data[:], self._stray[:]
-        self._type, self._plain = "", True
+        kind, data, stray = self._type or "message", "\n".join(self._data), "\n".join(self._stray)
+        has_data, is_error = bool(self._data), self._stray_is_error or kind == "error" or _is_error(stray)
+        self._type, self._plain, self._stray_is_error = "", True, False
         self._data.clear()
         self._stray.clear()
         self._position.last_event_id = self._id
-        if data and stray:
-            yield ServerSentEvent("message", "\n".join(data), self._id)
-        if data or stray:
-            yield ServerSentEvent(kind or "message", "\n".join(stray or data), self._id)
+        if has_data:
+            yield ServerSentEvent(kind, data, self._id)
+        if stray and is_error:
+            yield ServerSentEvent("error", stray, self._id)
 
     def _read(self, line: str) -> None:
         name, _, value = line.partition(":")
@@ -98,11 +98,11 @@ class GroupEvents(BatchStage[str, ServerSentEvent]):
 
     def _read_stray(self, line: str, name: str, value: str) -> None:
         if name == "error":
-            self._type, self._plain = "error", False
+            self._stray_is_error = True
             self._stray.append(value)
-        elif self._type != "error" and (self._stray or line.startswith("{")):
-            self._plain = False
+        elif not self._stray_is_error and (self._stray or line.startswith("{")):
             self._stray.append(line)
+        self._plain = self._plain and not self._stray
 
 
 def _is_whole(data: str) -> bool:
@@ -113,6 +113,15 @@ def _is_whole(data: str) -> bool:
     except orjson.JSONDecodeError:
         return False
     return True
+
+
+def _is_error(data: str) -> bool:
+    """Whether it is one whole JSON object that reports an error."""
+    try:
+        payload: object = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(payload, dict) and "error" in payload
 
 
 def group_events(
@@ -137,8 +146,8 @@ def group_events(
             "dispatch", which takes it where its data is whole JSON or [DONE].
         position: Kept up to date with the last event id and the reconnection time, and started from; None by default.
         stray: What becomes of lines that are no fields of the standard: "ignore" (the default, and the standard's
-            rule), or "dispatch", which makes an event of an `error: …` line and of JSON without `data:`, as some
-            servers report their failures.
+            rule), or "dispatch", which makes an event of the type "error" of an `error: …` line, and of a JSON object
+            without `data:` that has an "error", as some servers report their failures.
 
     Returns:
         An operator from lines to `ServerSentEvent`.

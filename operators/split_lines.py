@@ -37,7 +37,7 @@ class SplitLines(BatchStage[str, str]):
             yield "".join(self.pieces)
 
     def _split(self, text: str) -> tuple[list[str], LimitExceeded | None]:
-        if self.after_cr:
+        if self.after_cr and text:
             self.after_cr = False
             text = text.removeprefix("\n")
         if "\r" in text:
@@ -52,8 +52,9 @@ class SplitLines(BatchStage[str, str]):
         lines = text.split("\n")
         tail = lines.pop()
         if not lines:
-            self.pieces.append(tail)
-            self.pending += len(tail)
+            if tail:
+                self.pieces.append(tail)
+                self.pending += len(tail)
             return lines
         if self.pieces:
             self.pieces.append(lines[0])

@@ -216,8 +216,8 @@ class StageObservable(Observable[Out]):
             if upstream.is_disposed:  # a source that pushes inside subscribe can't be stopped from here
                 return
             given, fault = (stage.feed((item,)), None) if stage.lazy else stage.take((item,))
-            if deliver(given, fault) and stage.closed:
-                complete(*collected(stage.finish))
+            if deliver(given, fault) and stage.closed:  # what closed is over; in a chain, what comes after it is not
+                complete(*(collected(stage.finish) if isinstance(stage, Chain) else ((), None)))
 
         def on_error(error: Exception) -> None:
             complete(*collected(partial(stage.fail, error)))

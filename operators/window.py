@@ -68,16 +68,16 @@ class ByteWindow:
 
     def release(self, mark: int) -> None:
         """The consumer took the last item with this mark."""
-        self._release(mark, starving=False)
+        self._release(mark)
 
     def release_all(self) -> None:
         """The consumer waits on an empty queue: nothing is held until the next mark."""
-        self._release(self.read, starving=True)
+        self._release(None)
 
-    def _release(self, mark: int, *, starving: bool) -> None:
+    def _release(self, mark: int | None) -> None:
         with self._lock:
-            self._starving = starving
-            self._released = max(self._released, mark)
+            self._starving = mark is None
+            self._released = self.read if mark is None else max(self._released, mark)
             resume = None
             if self.pending < self.limit:
                 resume, self._waiting = self._waiting, None

@@ -248,7 +248,7 @@ async def _request(
 async def _check(response: aiohttp.ClientResponse, content_type: str | None) -> None:
     if response.status != HTTPStatus.OK:
         raise HttpStatusError(
-            response.status, response.headers, await _body(response), retry_after=_retry_after(response.headers)
+            response.status, response.headers.copy(), await _body(response), retry_after=_retry_after(response.headers)
         )
     came = response.headers.get("Content-Type", "")
     if content_type is not None and _essence(came) != content_type:

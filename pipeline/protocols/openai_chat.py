@@ -27,6 +27,7 @@ from rillet.operators import (
     parse_arguments,
 )
 from rillet.operators.errors import MalformedPayload, MalformedToolArguments, ProviderError
+from rillet.operators.events import DataEvent
 
 from .payload import (
     DONE,
@@ -40,13 +41,14 @@ from .payload import (
     text_in,
 )
 
-# A call waits for its id before it is shown, but no longer than this many characters of arguments.
-HELD_WITHOUT_ID = 65_536
+# A call waits for its name and id before it is shown, but no longer than this many characters of arguments.
+HELD_UNSHOWN = 65_536
 
 # Names and ids come in pieces from some servers; no whole one is this long.
 MAX_NAME = 4_096
 
 FREE_LOOKS = 16
+MAX_CHOICES = 1_024
 
 _object_arguments = re.compile(r'"arguments"\s*:\s*\{')
 
@@ -58,7 +60,7 @@ _KNOWN_KEYS = frozenset(
 class OpenAIChatDecoder:
     """One stream of `openai-chat`.
 
-    Done is `[DONE]`; or a clean end once every choice that spoke has a finish reason, unless a choice went on speaking
+    Done is `[DONE]`; or a clean end once every choice that appeared has a finish reason, unless one went on speaking
     after its reason, which then means nothing. A call opens once its name, its id and the start of its arguments are
     there (servers send any of them late). It closes when the next one opens or its choice finishes, provided that its
     arguments are whole; or else at the very end, since some servers send arguments after the finish reason.
@@ -74,12 +76,13 @@ class OpenAIChatDecoder:
         self._extras = extras
         self._choices: dict[int, _Choice] = {}
         self._usage: dict[str, Any] | None = None
+        self._failed = False
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
         try:
             payload = orjson.loads(event.data)
         except orjson.JSONDecodeError:
-            return self._not_json(event.data.strip())
+            return self._not_json(event)
         choices = payload.get("choices")
         if choices and len(choices) == 1 and not (payload.get("usage") or "error" in payload or "x_groq" in payload):
             # The commonest event, read without detours: one choice, one piece of text, nothing else.
@@ -88,19 +91,23 @@ class OpenAIChatDecoder:
             if delta and len(delta) == 1 and not choice.get("finish_reason") and "usage" not in choice:
                 text = delta.get("content")
                 known = self._choices.get(choice.get("index"))
-                if text.__class__ is str and text and known is not None and not known.has_reason:
+                is_plain = event.__class__ is DataEvent or event.event != "error"
+                if text.__class__ is str and text and is_plain and known is not None and not known.has_reason:
                     known.spoke = True
                     return (TextDelta(text, known.number),)
         return self._read(payload, event)
 
     def finish(self) -> Iterable[Delta]:
         if self._choices and all(choice.finished for choice in self._choices.values()):
-            return self._end()
+            return self._end(by_marker=False)
         return ()
 
-    def _not_json(self, data: str) -> Iterable[Delta]:
+    def _not_json(self, event: WireEvent) -> Iterable[Delta]:
+        data = event.data.strip()
+        if data and event.event == "error":
+            raise ProviderError(data)
         if data == DONE:
-            return self._end()
+            return self._end(by_marker=True)
         if not data or data[0] == ":":  # a comment that somebody wrapped as data
             return ()
         raise MalformedPayload("is not JSON")
@@ -113,6 +120,8 @@ class OpenAIChatDecoder:
             raise provider_error(error, payload)
         if event.event == "error" or payload.get("object") == "error":
             raise provider_error(payload, payload)
+        if self._failed:
+            raise ProviderError("the choice ended with the finish reason 'error'", type="error")
         if self._extras and "choices" not in payload and "usage" not in payload:
             yield ProviderEvent(str(payload.get("object") or event.event), payload)
 
@@ -120,8 +129,8 @@ class OpenAIChatDecoder:
         number = payload.get("index") or 0
         choice = self._choices.get(number)
         if choice is None:
-            if type(number) is not int:
-                raise MalformedPayload("has a choice whose index is no integer")
+            if type(number) is not int or len(self._choices) == MAX_CHOICES:
+                raise MalformedPayload(f"has a choice whose index is no integer, or more than {MAX_CHOICES:,} of them")
             choice = self._choices[number] = _Choice(number)
         delta = payload.get("delta")
         if delta is None and not choice.spoke:
@@ -129,8 +138,7 @@ class OpenAIChatDecoder:
         if delta:
             yield from self._read_delta(choice, delta, event)
         if reason := payload.get("finish_reason"):
-            if reason == "error":
-                raise ProviderError("the choice ended with the finish reason 'error'", type="error")
+            self._failed = reason == "error"
             yield from choice.end(text_in(reason, "finish_reason"), payload.get("native_finish_reason"))
         yield from self._read_usage(payload)
 
@@ -146,10 +154,12 @@ class OpenAIChatDecoder:
             yield from choice.say(RefusalDelta, text_in(refusal, "refusal"))
         if calls := delta.get("tool_calls"):
             if _object_arguments.search(event.data):
-                calls = _same_delta(choice.number, event)["tool_calls"]
+                calls = _exact_delta(choice.number, event)["tool_calls"]
             for entry in list_in(calls):
                 yield from choice.call(object_in(entry, "tool call"))
         if function := delta.get("function_call"):
+            if _object_arguments.search(event.data):
+                function = _exact_delta(choice.number, event)["function_call"]
             yield from choice.call({"function": function})
         if self._extras:
             yield from (ProviderEvent(key, delta[key]) for key in delta if key not in _KNOWN_KEYS and delta[key])
@@ -165,9 +175,9 @@ class OpenAIChatDecoder:
                 usage,
             )
 
-    def _end(self) -> Iterator[Delta]:
+    def _end(self, *, by_marker: bool) -> Iterator[Delta]:
         for choice in self._choices.values():
-            yield from choice.close()
+            yield from choice.close(by_marker=by_marker)
         yield Done()
 
 
@@ -215,17 +225,18 @@ class _Choice:
 
     def call(self, entry: dict[str, Any]) -> Iterator[Delta]:
         """One entry of `tool_calls`: a head, a fragment, or both."""
-        function = object_in(entry.get("function") or entry.get("custom"), "tool call")
+        is_text = bool(entry.get("custom")) and not entry.get("function")
+        function = object_in(entry.get("custom" if is_text else "function"), "tool call")
         wire = entry.get("index")
         wire = wire if type(wire) is int else None
         id = text_in(entry.get("id"), "tool call id")
         name = text_in(function.get("name"), "tool name")
-        args = _arguments(function.get("input") if "custom" in entry else function.get("arguments"))
+        args = _arguments(function.get("input") if is_text else function.get("arguments"))
         call = self._known(wire, id, name)
         if call is None or _opens_another(call, id, name, args):
             self._speaks()
             yield from self._close_whole_calls()
-            call = self._open_call(wire, is_text="custom" in entry)
+            call = self._open_call(wire, is_text=is_text)
         elif args:
             self._speaks()
         self._note(call, wire, id, name)
@@ -244,12 +255,13 @@ class _Choice:
         if not self._open:
             yield from self._finish()
 
-    def close(self) -> Iterator[Delta]:
-        """The stream ended as it should."""
+    def close(self, *, by_marker: bool) -> Iterator[Delta]:
+        """The stream ended as it should: by its marker, or by a clean end after the reasons."""
         ended_by_itself = self._reason in ("stop", "tool_calls")
         for call in self._open.values():
-            # A call cut before its arguments, or inside raw text, looks like a whole one: only the reason tells.
-            if ended_by_itself or call.shows_where_it_ends:
+            # A call cut before its arguments, or inside raw text, looks like a whole one: only the reason tells; and
+            # arguments may come after that, so that without a marker nobody knows whether there were none.
+            if call.shows_where_it_ends or (ended_by_itself and (by_marker or call.has_args)):
                 yield from call.close()
             else:
                 yield from call.show()
@@ -343,8 +355,10 @@ class _Call:
         self._length += len(args)
         if self._shown:
             yield ToolCallDelta(self.index, args, self.choice)
-        elif self.has_args and self.name and (self.id or self._length > HELD_WITHOUT_ID):
+        elif self.has_args and self.name and (self.id or self._length > HELD_UNSHOWN):
             yield from self.show()
+        elif self._length > HELD_UNSHOWN and not self.name:
+            raise MalformedPayload(f"sends {self._length:,} characters of arguments for a tool call without a name")
 
     def show(self) -> Iterator[Delta]:
         if self._shown:
@@ -422,12 +436,11 @@ def _reasoning_part(part: object) -> str:
     return _reasoning(fields.get("text") or fields.get("summary") or fields.get("thinking"))
 
 
-def _same_delta(choice: int, event: WireEvent) -> dict[str, Any]:
+def _exact_delta(choice: int, event: WireEvent) -> dict[str, Any]:
     """The event's delta once more, with integers exact at any size."""
     for payload in load_exactly(event.data)["choices"]:
         if (payload.get("index") or 0) == choice:
-            delta: dict[str, Any] = payload["delta"]
-            return delta
+            return object_in(payload.get("delta", payload.get("message")), "delta")
     raise MalformedPayload(f"has no delta for choice {choice}")
 
 

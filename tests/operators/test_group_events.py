@@ -114,14 +114,19 @@ def test_a_retry_that_is_no_number_is_ignored(value: str, run: Run) -> None:
     [
         pytest.param(['error: {"code":500}', ""], [event('{"code":500}', "error")], id="a field named error"),
         pytest.param(['error: {"code":500}'], [event('{"code":500}', "error")], id="which ends the stream"),
-        pytest.param(['{"error":1}', ""], [event('{"error":1}')], id="JSON without data:"),
-        pytest.param(["{", '  "error": 1', "}"], [event('{\n  "error": 1\n}')], id="over several lines, at the end"),
-        pytest.param(["{", ": ping", '"error":1}', ""], [event('{\n"error":1}')], id="with a comment inside"),
+        pytest.param(['{"error":1}', ""], [event('{"error":1}', "error")], id="JSON without data:"),
+        pytest.param(
+            ["{", '  "error": 1', "}"], [event('{\n  "error": 1\n}', "error")], id="over several lines, at the end"
+        ),
+        pytest.param(["{", ": ping", '"error":1}', ""], [event('{\n"error":1}', "error")], id="with a comment inside"),
         pytest.param(["{", '  "error": 1'], [], id="cut short"),
         pytest.param(["event: error", '{"error":1}', ""], [event('{"error":1}', "error")], id="after a type"),
         pytest.param(
-            ["data: a", '{"error":1}', ""], [event("a"), event('{"error":1}')], id="in the block of the last event"
+            ["data: a", '{"error":1}', ""],
+            [event("a"), event('{"error":1}', "error")],
+            id="in the block of the last event",
         ),
+        pytest.param(['{"choices":[]}', ""], [], id="JSON without an error is ignored"),
         pytest.param(["<html>", "oops", ""], [], id="anything else is ignored"),
     ],
 )

@@ -171,10 +171,19 @@ def test_after_done_feed_gives_nothing() -> None:
     assert assembler.result() == answer == ("Hello world", [ToolCall(0, "call_0", "f", {}, "{}")])
 
 
-def test_feed_after_an_unfinished_result_is_a_mistake_of_the_caller() -> None:
+def test_after_a_result_that_failed_feed_fails_the_same_way() -> None:
     assembler = fed(StreamAssembler(), [wire(text("a"))])
-    with pytest.raises(TruncatedStream):
+    with pytest.raises(TruncatedStream) as first:
         assembler.result()
+    with pytest.raises(TruncatedStream) as later:
+        assembler.feed(wire(DONE))
+    assert later.value is first.value
+
+
+def test_feed_after_a_result_that_the_end_made_whole_is_a_mistake_of_the_caller() -> None:
+    chunk = 'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}'
+    assembler = fed(StreamAssembler("openai-chat"), [wire(chunk)])
+    assert assembler.result() == ("a", [])
     with pytest.raises(RuntimeError):
         assembler.feed(wire(DONE))
 

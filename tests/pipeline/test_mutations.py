@@ -206,7 +206,7 @@ def test_a_mutant_without_a_key_is_sound_in_every_framing() -> None:
     hull = struct.pack(">III", 0, len(frame_headers), 0) + frame_headers + b"\0" * 4
     frame = with_payload("bedrock-converse", hull, b"{}")
     changed: Callable[[str, bytes], bytes | None] = lambda protocol, event: without_key(protocol, event, rng)  # noqa: E731
-    assert changed("openai-chat", b'data: {"a":1}\n\n') == b"data: {}\n\n"
+    assert changed("openai-chat", b'data: {"a":1}\n\n') == b"data:{}\n\n"
     assert changed("ollama", b'{"a":1}\n') == b"{}\n"
     event = changed("bedrock-converse", with_payload("bedrock-converse", frame, b'{"a":1}'))
     assert event == frame

@@ -59,7 +59,7 @@ async def serving(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
-        yield "http://127.0.0.1:{}/".format(runner.addresses[0][1])
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/"
     finally:
         await runner.cleanup()
 
@@ -176,7 +176,7 @@ async def test_the_content_type_is_checked(
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    url = "http://127.0.0.1:{}/".format(runner.addresses[0][1])
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
     seen, any_type = Seen(), Seen()
     bytes_from(session, "GET", url).subscribe(seen)
     bytes_from(session, "GET", url, content_type=None).subscribe(any_type)
