@@ -61,29 +61,30 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
     def take(self, batch: Sequence[WireEvent]) -> tuple[Sequence[Delta], Exception | None]:
         deltas: list[Delta] = []
         decode = self._decoder.decode
-        for event in () if self._done else batch:
-            self._events += 1
+        for number, event in enumerate(() if self._done else batch, self._events + 1):
             try:
                 deltas += decode(event)
             except (LookupError, TypeError, AttributeError, RecursionError) as error:
-                return deltas, self._malformed(f"is not shaped as {self._protocol.name} says", event, error)
+                return deltas, _malformed(f"is not shaped as {self._protocol.name} says", number, event, error)
             except MalformedPayload as error:
-                return deltas, self._malformed(str(error), event, error.__cause__)
+                return deltas, _malformed(str(error), number, event, error.__cause__)
             except StreamError as error:
                 return deltas, error
             if deltas and deltas[-1].__class__ is Done:
                 self._done = True
                 break
+        self._events += len(batch)
         return deltas, None
 
     def finish(self) -> Iterator[Delta]:
         if not self._done:
             yield from self._decoder.finish()
 
-    def _malformed(self, problem: str, event: WireEvent, cause: BaseException | None) -> MalformedPayload:
-        error = MalformedPayload(f"event {self._events:,} ({len(event.data):,} characters) {problem}", raw=event.data)
-        error.__cause__ = cause
-        return error
+
+def _malformed(problem: str, number: int, event: WireEvent, cause: BaseException | None) -> MalformedPayload:
+    error = MalformedPayload(f"event {number:,} ({len(event.data):,} characters) {problem}", raw=event.data)
+    error.__cause__ = cause
+    return error
 
 
 def decode_deltas(

@@ -38,11 +38,13 @@ class ServerSentEvent:
     id: str = ""
 
 
-@value
 class DataEvent:
-    """A server-sent event without a type of its own, for chains in which nobody asks for its id: it is cheaper."""
+    """A server-sent event without a type of its own, inside chains where nobody asks for its id: half the price."""
 
-    data: str
+    __slots__ = ("data",)
+
+    def __init__(self, data: str) -> None:
+        self.data = data
 
     @property
     def event(self) -> str:

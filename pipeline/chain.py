@@ -7,11 +7,10 @@ from typing import Any, Literal, TypeAlias
 
 from reactivex import Observable
 
-from rillet.operators import Chain, Delta, Message, Stage, WireEvent, WireProtocol, lift
+from rillet.operators import Chain, Delta, Message, Stage, WireProtocol, lift
 from rillet.operators.assemble_tools import MAX_ARGS, AssembleTools
 from rillet.operators.decode_deltas import DecodeDeltas
 from rillet.operators.decode_utf8 import MAX_BYTES, DecodeUtf8
-from rillet.operators.deltas import only_text
 from rillet.operators.errors import StreamError
 from rillet.operators.frame_sse import FrameSse
 from rillet.operators.group_events import MAX_EVENT
@@ -68,7 +67,7 @@ class DeltaChain(Chain[bytes, Delta]):
         wire = find_protocol(protocol)
         self._answer = Answer()
         self._framing = _framing(wire, limits, eof)
-        self._frame: Stage[bytes, WireEvent] = Chain(*self._framing) if len(self._framing) > 1 else self._framing[0]
+        self._frame: Stage[bytes, Any] = Chain(*self._framing) if len(self._framing) > 1 else self._framing[0]
         self._decode = DecodeDeltas(wire, extras=extras)
         self._verify: Chain[Delta, Delta] = Chain(AssembleTools(max_args=limits.max_args), RequireDone())
         super().__init__(self._frame, self._decode, self._verify)
@@ -88,11 +87,13 @@ class DeltaChain(Chain[bytes, Delta]):
             return (), fault and self._told(fault)
         deltas, own = self._decode.take(events)
         fault = own or fault
-        if not only_text(deltas):  # text alone passes the verifying stages unseen
+        texts = self._answer.add_text(deltas)
+        if texts < len(deltas):  # text alone passes the verifying stages unseen
             deltas, own = self._verify.take(deltas)
             self.closed = self._verify.closed
             fault = own or (None if self.closed else fault)
-        self._answer.add_all(deltas)
+            for delta in deltas[texts:]:
+                self._answer.add(delta)
         return (deltas, None) if fault is None else (deltas, self._told(fault))
 
     def finish(self) -> Iterator[Delta]:
