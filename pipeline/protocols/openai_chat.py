@@ -40,6 +40,7 @@ from .payload import (
     provider_error,
     text_in,
 )
+from .text_template import TextTemplate
 
 # A call waits for its name and id before it is shown, but no longer than this many characters of arguments.
 HELD_UNSHOWN = 65_536
@@ -77,10 +78,16 @@ class OpenAIChatDecoder:
         self._choices: dict[int, _Choice] = {}
         self._usage: dict[str, Any] | None = None
         self._failed = False
+        self._speaker: _Choice | None = None  # whose text the template has
+        self._template = TextTemplate("content")
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
+        data, speaker = event.data, self._speaker
+        is_error = event.__class__ is not DataEvent and event.event == "error"
+        if speaker is not None and not is_error and not speaker.has_reason and (text := self._template.read(data)):
+            return (TextDelta(text, speaker.number),)
         try:
-            payload = orjson.loads(event.data)
+            payload = orjson.loads(data)
         except orjson.JSONDecodeError:
             return self._not_json(event)
         choices = payload.get("choices")
@@ -91,9 +98,10 @@ class OpenAIChatDecoder:
             if delta and len(delta) == 1 and not choice.get("finish_reason") and "usage" not in choice:
                 text = delta.get("content")
                 known = self._choices.get(choice.get("index"))
-                is_plain = event.__class__ is DataEvent or event.event != "error"
-                if text.__class__ is str and text and is_plain and known is not None and not known.has_reason:
+                if text.__class__ is str and text and not is_error and known is not None and not known.has_reason:
                     known.spoke = True
+                    if self._template.learn(data, text):
+                        self._speaker = known
                     return (TextDelta(text, known.number),)
         return self._read(payload, event)
 

@@ -1,0 +1,107 @@
+"""The short way for text that differs from event to event changes nothing but the cost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rillet.operators import Delta, ServerSentEvent
+from rillet.operators.errors import StreamError
+from rillet.pipeline.protocols import openai_chat
+from rillet.pipeline.protocols.text_template import TextTemplate
+
+TEXTS = st.text(max_size=8) | st.sampled_from(
+    ["Hi", "a b", '"', "\\", "\n", "\u2028", "\x7f", "é", "🚀", '","x":"', '"}']
+)
+FILLERS = st.none() | st.text(alphabet='aB1"\\', max_size=5)
+CHOICES = st.integers(0, 2)
+ENDINGS = st.sampled_from([None, None, None, "stop"])
+
+
+def chunk(text: str, filler: str | None, choice: int, finish: str | None) -> dict[str, Any]:
+    delta = {"index": choice, "delta": {"content": text}, "finish_reason": finish}
+    return {"id": "c", "choices": [delta], **({} if filler is None else {"obfuscation": filler})}
+
+
+def deltas_of(events: list[str]) -> tuple[list[Delta], type[StreamError] | None]:
+    decoder, deltas = openai_chat.OpenAIChatDecoder(), []
+    try:
+        for data in events:
+            deltas.extend(decoder.decode(ServerSentEvent("message", data)))
+        deltas.extend(decoder.finish())
+    except StreamError as error:
+        return deltas, type(error)
+    return deltas, None
+
+
+class Unlearnt(TextTemplate):
+    def learn(self, data: str, text: str) -> bool:
+        return False
+
+
+@given(
+    st.lists(st.builds(chunk, TEXTS, FILLERS, CHOICES, ENDINGS), max_size=12),
+    st.sampled_from([(",", ":"), (", ", ": ")]),
+    st.booleans(),
+)
+@settings(deadline=None, max_examples=300)
+def test_with_and_without_it_the_deltas_are_the_same(
+    chunks: list[dict[str, Any]], separators: tuple[str, str], ascii_only: bool
+) -> None:
+    events = [json.dumps(chunk, separators=separators, ensure_ascii=ascii_only) for chunk in chunks]
+    learnt = deltas_of(events)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(openai_chat, "TextTemplate", Unlearnt)
+        assert deltas_of(events) == learnt
+
+
+EVENT = '{"id":"c","choices":[{"delta":{"content":"%s"}}],"usage":null}'
+PADDED = '{"content":"%s","obfuscation":"%s"}'
+
+
+@pytest.mark.parametrize("text", ["b", "longer than before", "é 漢", "{}[]:,"])
+def test_an_event_like_the_one_learnt_is_read(text: str) -> None:
+    template = TextTemplate("content")
+    assert template.learn(EVENT % "a", "a")
+    assert template.read(EVENT % text) == text
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        EVENT % "",
+        EVENT % "a\\n",
+        EVENT % 'a","more":"b',
+        EVENT % "a" + " ",
+        (EVENT % "a")[:-1],
+        (EVENT % "a").replace("null", "{}"),
+        (EVENT % "a").replace('"c"', '"d"'),
+        EVENT % "tab\there",
+    ],
+)
+def test_anything_else_is_not(data: str) -> None:
+    template = TextTemplate("content")
+    assert template.learn(EVENT % "a", "a")
+    assert template.read(data) == ""
+
+
+def test_a_filler_may_differ_and_nothing_behind_it() -> None:
+    template = TextTemplate("content")
+    assert template.learn(PADDED % ("a", "xy"), "a")
+    assert template.read(PADDED % ("b", "z")) == "b"
+    assert template.read(PADDED % ("b", 'z","error":"1')) == ""
+
+
+@pytest.mark.parametrize(("data", "text"), [(EVENT % '\\"', '"'), ('{"a":{"content":"x"},"content":"x"}', "x")])
+def test_what_can_not_be_told_apart_is_not_learnt(data: str, text: str) -> None:
+    assert not TextTemplate("content").learn(data, text)
+
+
+def test_a_server_whose_events_all_differ_is_given_up() -> None:
+    template = TextTemplate("content")
+    learnt = [template.learn(f'{{"id":{n},"content":"a"}}', "a") for n in range(20)]
+    assert learnt == [True] * 8 + [False] * 12
