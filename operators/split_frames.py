@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -23,10 +24,10 @@ class SplitFrames(Stage[bytes, EventFrame]):
     """The stage of `split_frames`. `bytes_seen` counts what was fed."""
 
     def __init__(self, *, max_frame: int | None = MAX_FRAME, max_bytes: int | None = MAX_BYTES) -> None:
+        _codec()  # told at once where it is missing
         self.bytes_seen = 0
         self._max_frame = max_frame
         self._max_bytes = max_bytes
-        self._codec = _codec()
         self._pending = bytearray()
         self._frame = None  # the codec's, once it has seen the prelude
         self._length = PRELUDE
@@ -59,7 +60,7 @@ class SplitFrames(Stage[bytes, EventFrame]):
                 return
             self._frame.add_data(piece)
             message = self._frame.next()
-        except (self._codec.ParserError, LookupError, struct.error, UnicodeDecodeError) as error:
+        except (_codec().ParserError, LookupError, struct.error, UnicodeDecodeError) as error:
             raise MalformedPayload(
                 f"a frame before byte {self.bytes_seen:,} is damaged: {type(error).__name__}"
             ) from error
@@ -68,7 +69,7 @@ class SplitFrames(Stage[bytes, EventFrame]):
 
     def _begin(self, prelude: bytes) -> None:
         (total,) = struct.unpack_from(">I", prelude)
-        frame = self._codec.EventStreamBuffer()
+        frame = _codec().EventStreamBuffer()
         frame.add_data(prelude)
         next(frame, None)
         if total < SMALLEST:
@@ -78,6 +79,7 @@ class SplitFrames(Stage[bytes, EventFrame]):
         self._frame, self._length = frame, total - PRELUDE
 
 
+@cache
 def _codec() -> Any:
     """Botocore's codec, which has no types and is not always installed."""
     try:
