@@ -9,7 +9,7 @@ demo: $(VENV)/cli
 	@$(BIN)/rillet demo
 
 test: $(VENV)/test
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/dev
 	@$(BIN)/ruff check .

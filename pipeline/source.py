@@ -222,7 +222,7 @@ class _Reading:
 
     def _report(self, error: Exception) -> None:
         message = "unhandled error in a subscriber of a byte stream"
-        self._loop.call_exception_handler({"message": message, "exception": error, "task": self._task})
+        self._loop.call_exception_handler({"message": message, "exception": error})
 
 
 async def _request(
