@@ -17,7 +17,7 @@ from rillet.operators import (
     WireEvent,
     WireProtocol,
 )
-from rillet.operators.errors import ProviderError
+from rillet.operators.errors import MalformedPayload, ProviderError
 
 from .calls import Calls
 from .payload import count_in, finish_reason, load_object, object_in, required_index, required_text, text_in
@@ -38,11 +38,11 @@ class BedrockConverseDecoder:
     def __init__(self, extras: bool = False) -> None:
         self._extras = extras
         self._calls = Calls()
+        self._others: set[int] = set()  # the blocks that are no calls
         self._stopped = False
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
-        raise_failure(event)
-        payload = load_object(event.data)
+        payload = frame_object(event)
         match event.event:
             case "contentBlockDelta":
                 return self._delta(payload)
@@ -64,8 +64,11 @@ class BedrockConverseDecoder:
 
     def _start(self, payload: dict[str, Any]) -> Iterator[Delta]:
         start = object_in(payload.get("start"), "start")
-        if tool := object_in(start.get("toolUse"), "toolUse"):
-            index = required_index(payload, "contentBlockIndex")
+        tool = object_in(start.get("toolUse"), "toolUse")
+        index = required_index(payload, "contentBlockIndex")
+        if not tool or tool.get("type") == "server_tool_use":
+            self._others.add(index)
+        else:
             yield self._calls.start(index, text_in(tool.get("toolUseId"), "toolUseId"), required_text(tool, "name"))
 
     def _delta(self, payload: dict[str, Any]) -> Iterator[Delta]:
@@ -75,11 +78,12 @@ class BedrockConverseDecoder:
             yield TextDelta(text)
         if text := text_in(reasoning.get("text"), "text"):
             yield ReasoningDelta(text)
-        if "toolUse" in delta:
-            fragment = required_text(object_in(delta["toolUse"], "toolUse"), "input")
-            yield from self._calls.add(required_index(payload, "contentBlockIndex"), fragment)
+        index = required_index(payload, "contentBlockIndex")
+        if "toolUse" in delta and index not in self._others:
+            yield from self._calls.add(index, required_text(object_in(delta["toolUse"], "toolUse"), "input"))
         if self._extras:
-            yield from (ProviderEvent(key, delta[key]) for key in delta if key not in ("text", "toolUse"))
+            known = ("text", "toolUse", "reasoningContent" if "text" in reasoning else "")
+            yield from (ProviderEvent(key, delta[key]) for key in delta if key not in known)
 
     def _stop(self, index: int) -> Iterator[Delta]:
         if index in self._calls:
@@ -97,16 +101,29 @@ class BedrockConverseDecoder:
             yield Done()
 
 
-def raise_failure(event: WireEvent) -> None:
-    """Raise what a frame reports as an exception or an error.
+def frame_object(event: WireEvent) -> dict[str, Any]:
+    """The JSON object that a frame carries.
 
     Raises:
-        ProviderError: It reports one; its type is the frame's.
+        ProviderError: The frame reports an exception or an error; its type is the frame's.
+        MalformedPayload: Its payload is no JSON object in UTF-8.
     """
-    if not (isinstance(event, EventFrame) and event.is_failure):
-        return
-    message = event.headers.get(":error-message") or load_object(event.data or "{}").get("message")
-    raise ProviderError(message if isinstance(message, str) else "", type=event.event)
+    payload = event.payload if isinstance(event, EventFrame) else event.data.encode()
+    if isinstance(event, EventFrame) and event.is_failure:
+        raise ProviderError(_failure(event), type=event.event)
+    try:
+        return load_object(payload.decode())
+    except UnicodeDecodeError as error:
+        raise MalformedPayload("is not UTF-8") from error
+
+
+def _failure(frame: EventFrame) -> str:
+    """What a frame says of a failure, in its headers or its payload, or as its payload."""
+    try:
+        message = frame.headers.get(":error-message") or load_object(frame.data).get("message")
+    except MalformedPayload:
+        message = frame.data
+    return message if isinstance(message, str) else ""
 
 
 BEDROCK_CONVERSE = WireProtocol("bedrock-converse", BedrockConverseDecoder, framing="eventstream")

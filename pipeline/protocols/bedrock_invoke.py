@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Iterable
 
 from rillet.operators import Delta, ServerSentEvent, WireEvent, WireProtocol
 from rillet.operators.errors import MalformedPayload
 
 from .anthropic import AnthropicDecoder
-from .bedrock_converse import raise_failure
-from .payload import load_object, required_text
+from .bedrock_converse import frame_object
+from .payload import required_text
 
 
 class BedrockInvokeDecoder:
@@ -27,12 +26,13 @@ class BedrockInvokeDecoder:
         self._model = AnthropicDecoder(extras)
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
-        raise_failure(event)
+        payload = frame_object(event)
         if event.event != "chunk":
             return ()
+        encoded = required_text(payload, "bytes")
         try:
-            data = base64.b64decode(required_text(load_object(event.data), "bytes"), validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError) as error:
+            data = base64.b64decode(encoded, validate=True).decode()
+        except ValueError as error:
             raise MalformedPayload("holds bytes that are no base64 of UTF-8") from error
         return self._model.decode(ServerSentEvent("message", data))
 

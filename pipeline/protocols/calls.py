@@ -13,10 +13,12 @@ class Calls:
 
     Attributes:
         any: Whether there has been one.
+        next_index: The number after the highest one so far.
     """
 
     def __init__(self, choice: int = 0) -> None:
         self.any = False
+        self.next_index = 0
         self._choice = choice
         self._open: dict[int, bool] = {}  # whether arguments have come
         self._closed: set[int] = set()
@@ -33,11 +35,6 @@ class Calls:
         """Whether there was such a call, and it is over."""
         return index in self._closed
 
-    @property
-    def next_index(self) -> int:
-        """The number after the highest one so far."""
-        return max((*self._open, *self._closed), default=-1) + 1
-
     def start(self, index: int, id: str, name: str) -> ToolCallStart:
         """The call opens.
 
@@ -49,6 +46,7 @@ class Calls:
         if not name:
             raise MalformedPayload(f"starts tool call {index} without a name")
         self.any = True
+        self.next_index = max(self.next_index, index + 1)
         self._open[index] = False
         return ToolCallStart(index, id, name, self._choice)
 

@@ -36,8 +36,8 @@ from .payload import (
     text_in,
 )
 
-# An index beyond this in a path would make a list of nothing that long.
-MAX_GAP = 1_000
+# The next item of a list is the usual one; of what paths leave out before theirs, an event makes no more than this.
+MAX_GAP = 8
 MAX_STEPS = 200
 
 _step = re.compile(r"\.([^.\[\]]+)|\[(\d{1,9})\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
@@ -141,8 +141,12 @@ class _Candidate:
 
     def _close(self) -> Iterator[Delta]:
         call, self._growing = self._growing, None
-        if call is not None:
-            yield from self._calls.whole(call.id, call.name, compact_json(call.args))
+        if call is None:
+            return
+        if call.is_whole:
+            yield from self._calls.whole(call.id, call.name, call.arguments())
+        else:  # it opens, and is never closed: the verdict says so
+            yield self._calls.start(self._calls.next_index, call.id, call.name)
 
     def _finish(self, raw: str) -> Iterator[Delta]:
         reason = finish_reason(raw)
@@ -160,22 +164,38 @@ class _GrowingCall:
     def __init__(self, id: str, name: str, args: dict[str, Any]) -> None:
         self.id = id
         self.name = name
-        self.args = args
+        self._args = args
+        self._strings: dict[str, tuple[Any, str | int, list[str]]] = {}  # by path: where it goes, and its pieces
+        self._unfinished: set[str] = set()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every string that said it would go on has been finished."""
+        return not self._unfinished
 
     def add(self, partial: dict[str, Any]) -> None:
-        path = _path(required_text(partial, "jsonPath"))
+        text = required_text(partial, "jsonPath")
         kind = next((name for name in _VALUES if name in partial), None)
         if kind is None:
             return
-        node: Any = self.args
-        for step, following in pairwise(path):
-            node = _child(node, step, [] if isinstance(following, int) else {})
-        last = path[-1]
-        if kind == "stringValue":
-            node[last] = text_in(_child(node, last, ""), "place in its arguments") + required_text(partial, kind)
-        else:
-            _child(node, last, None)
-            node[last] = None if kind == "nullValue" else partial[kind]
+        if text not in self._strings:
+            path = _path(text)
+            node: Any = self._args
+            for step, following in pairwise(path):
+                node = _child(node, step, [] if isinstance(following, int) else {})
+            place = _child(node, path[-1], "" if kind == "stringValue" else None)
+            if kind != "stringValue":
+                node[path[-1]] = None if kind == "nullValue" else partial[kind]
+                return
+            self._strings[text] = (node, path[-1], [text_in(place, "place in its arguments")])
+        self._strings[text][2].append(required_text(partial, "stringValue"))
+        (self._unfinished.add if partial.get("willContinue") else self._unfinished.discard)(text)
+
+    def arguments(self) -> str:
+        """The arguments as JSON text."""
+        for node, last, pieces in self._strings.values():
+            node[last] = "".join(pieces)
+        return compact_json(self._args)
 
 
 def _path(text: str) -> list[str | int]:

@@ -50,6 +50,7 @@ class OpenAICompletionsDecoder:
             number = count_in(choice.get("index")) or 0
             self._finished.setdefault(number, False)
             if text := text_in(choice.get("text"), "text"):
+                self._finished[number] = False  # a reason that more text follows was none
                 yield TextDelta(text, number)
             if reason := text_in(choice.get("finish_reason"), "finish_reason"):
                 self._finished[number] = True

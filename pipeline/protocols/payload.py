@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, TypeGuard, cast
 
 import orjson
@@ -11,6 +12,8 @@ from rillet.operators import FinishReason
 from rillet.operators.errors import MalformedPayload, ProviderError
 
 DONE = "[DONE]"
+
+_beyond_64_bits = re.compile(r"[0-9]{19}")  # orjson makes floats of larger integers
 
 _REASONS: dict[FinishReason, str] = {
     "stop": "stop end_turn eos stop_sequence complete completed",
@@ -44,16 +47,19 @@ def load_object(data: str) -> dict[str, Any]:
 
 
 def load_exactly(data: str) -> dict[str, Any]:
-    """The same object, with integers exact at any size; slower.
+    """The same object, with integers exact at any size.
 
     Raises:
-        MalformedPayload: An integer has over 4,300 digits, or the nesting is too deep.
+        MalformedPayload: It is not JSON, or not an object; an integer has over 4,300 digits; the nesting is too deep.
     """
+    payload = load_object(data)
+    if not _beyond_64_bits.search(data):
+        return payload
     try:
-        payload: dict[str, Any] = json.loads(data)
+        exact: dict[str, Any] = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise MalformedPayload("has a number or a nesting too large") from error
-    return payload
+    return exact
 
 
 def object_in(value: object, what: str) -> dict[str, Any]:
@@ -139,6 +145,7 @@ def provider_error(error: object, context: dict[str, Any]) -> ProviderError:
     message = details.get("message") or details.get("detail") or ""
     code = details.get("code")
     kind = details.get("type") or details.get("status")
+    kind = None if kind == "error" else kind  # that of the event, not of the error
     statuses = (details.get("status_code"), details.get("status"), context.get("status_code"), code)
     return ProviderError(
         message if isinstance(message, str) else str(message),
