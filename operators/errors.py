@@ -99,12 +99,16 @@ class ProviderError(StreamError):
         status: int | None = None,
     ) -> None:
         label = type if code is None else f"{type or 'code'} {code}"
-        said = message if len(message) <= 300 else message[:299] + "…"
-        super().__init__(f"the provider reported an error: {': '.join(filter(None, (label, said))) or 'no details'}")
+        said = ": ".join(_shortened(part) for part in (label, message) if part) or "no details"
+        super().__init__(f"the provider reported an error: {said}")
         self.type = type
         self.code = code
         self.message = message
         self.status = status
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 300 else text[:299] + "…"
 
 
 class HttpStatusError(StreamError):

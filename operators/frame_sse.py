@@ -24,6 +24,7 @@ class FrameSse(BatchStage[bytes, WireEvent]):
         eof: What becomes of an event that no blank line ended, see `group_events`.
         stray: What becomes of lines that are no fields of the standard, see `group_events`; with "dispatch" the last
             line counts even where nothing ended it: it may be the error of a server that just stopped.
+        half: What becomes of an event that the end cut in two, see `group_events`.
     """
 
     def __init__(
@@ -34,11 +35,12 @@ class FrameSse(BatchStage[bytes, WireEvent]):
         max_event: int | None = MAX_EVENT,
         eof: Literal["discard", "dispatch"] = "discard",
         stray: Literal["ignore", "dispatch"] = "ignore",
+        half: Literal["discard", "fail"] = "discard",
     ) -> None:
-        takes_tail = "dispatch" in (eof, stray)
+        takes_tail = eof == "dispatch" or stray == "dispatch" or half == "fail"
         self._decode = DecodeUtf8(max_bytes=max_bytes)
         self._split = SplitLines(max_line=max_line, eof="dispatch" if takes_tail else "discard")
-        self._group = GroupEvents(max_event=max_event, eof=eof, stray=stray)
+        self._group = GroupEvents(max_event=max_event, eof=eof, stray=stray, half=half)
         self._limit = min(self._split.limit, self._group.limit)
         self._chain: Chain[bytes, WireEvent] = Chain(self._decode, self._split, self._group)
 
@@ -48,9 +50,10 @@ class FrameSse(BatchStage[bytes, WireEvent]):
         return self._decode.bytes_seen
 
     def take(self, batch: Sequence[bytes]) -> tuple[Sequence[WireEvent], Exception | None]:
-        decode, split, chunk = self._decode, self._split, batch[0]
-        if decode.tail or split.after_cr or decode.at_start or len(batch) > 1:
+        decode, split = self._decode, self._split
+        if len(batch) != 1 or decode.tail or split.after_cr or decode.at_start:
             return self._chain.take(batch)
+        chunk = batch[0]
         try:
             text, used = utf_8_decode(chunk, "strict", False)
         except UnicodeDecodeError:

@@ -8,7 +8,7 @@ from typing import Literal
 import orjson
 from reactivex import Observable
 
-from .errors import LimitExceeded
+from .errors import LimitExceeded, TruncatedStream
 from .events import ServerSentEvent, StreamPosition
 from .stage import BatchStage, lift
 
@@ -26,12 +26,15 @@ class GroupEvents(BatchStage[str, ServerSentEvent]):
         eof: Literal["discard", "dispatch"] = "discard",
         position: StreamPosition | None = None,
         stray: Literal["ignore", "dispatch"] = "ignore",
+        half: Literal["discard", "fail"] = "discard",
     ) -> None:
         self.limit = float("inf") if max_event is None else max_event
         self.lazy = position is not None  # what a reconnect would skip must have been handed on
         self._eof = eof
         self._position = StreamPosition() if position is None else position
         self._takes_stray = stray == "dispatch"
+        self._fails_cut = half == "fail"
+        self._is_cut = False  # whether the block has the beginning of the word "data"
         self.size = 0
         self._data: list[str] = []
         self._type = ""
@@ -63,15 +66,19 @@ class GroupEvents(BatchStage[str, ServerSentEvent]):
         return events, None
 
     def finish(self) -> Iterator[ServerSentEvent]:
-        if self._eof == "discard" or not _is_whole("\n".join(self._data)):
+        is_whole = _is_whole("\n".join(self._data))
+        is_cut = self._is_cut or (bool(self._data) and not is_whole)
+        if self._eof == "discard" or not is_whole:
             self._data.clear()
         if self._data or self._stray:  # an id in an unfinished block is not committed
             yield from self._dispatch()
+        if is_cut and self._fails_cut:
+            raise TruncatedStream("the stream ended inside an event")
 
     def _dispatch(self) -> Iterator[ServerSentEvent]:
         kind, data, stray = self._type or "message", "\n".join(self._data), "\n".join(self._stray)
         has_data, is_error = bool(self._data), self._stray_is_error or kind == "error" or _is_error(stray)
-        self._type, self._plain, self._stray_is_error = "", True, False
+        self._type, self._plain, self._stray_is_error, self._is_cut = "", True, False, False
         self._data.clear()
         self._stray.clear()
         self._position.last_event_id = self._id
@@ -93,6 +100,8 @@ class GroupEvents(BatchStage[str, ServerSentEvent]):
         elif name == "retry":
             if value.isascii() and value.isdigit() and len(value) <= MAX_RETRY_DIGITS:
                 self._position.retry = int(value)
+        elif "data".startswith(line):
+            self._is_cut, self._plain = True, False
         elif name and self._takes_stray:
             self._read_stray(line, name, value)
 
@@ -130,6 +139,7 @@ def group_events(
     eof: Literal["discard", "dispatch"] = "discard",
     position: StreamPosition | None = None,
     stray: Literal["ignore", "dispatch"] = "ignore",
+    half: Literal["discard", "fail"] = "discard",
 ) -> Callable[[Observable[str]], Observable[ServerSentEvent]]:
     """Group the lines of an event stream into events.
 
@@ -148,6 +158,9 @@ def group_events(
         stray: What becomes of lines that are no fields of the standard: "ignore" (the default, and the standard's
             rule), or "dispatch", which makes an event of the type "error" of an `error: …` line, and of a JSON object
             without `data:` that has an "error", as some servers report their failures.
+        half: What becomes of an open event whose data is not whole JSON: "discard" (the default, and the standard's
+            rule), or "fail", since a stream that ends inside an event was cut; `split_lines` has to dispatch its last
+            line then.
 
     Returns:
         An operator from lines to `ServerSentEvent`.
@@ -155,8 +168,8 @@ def group_events(
         - emits: an event at the blank line that ends it
         - holds back: the open event
         - completes: with the source; the open event is discarded, see `eof`
-        - fails: `LimitExceeded`, the events before it having been emitted
+        - fails: `LimitExceeded`, the events before it having been emitted; `TruncatedStream`, see `half`
 
     Source: HTML Standard §9.2.6 (interpreting an event stream).
     """
-    return lift(lambda: GroupEvents(max_event=max_event, eof=eof, position=position, stray=stray))
+    return lift(lambda: GroupEvents(max_event=max_event, eof=eof, position=position, stray=stray, half=half))

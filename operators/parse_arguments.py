@@ -13,6 +13,8 @@ from .errors import MalformedToolArguments
 
 _beyond_64_bits = re.compile(r"[0-9]{19,}")
 
+_token = re.compile(r'"(?:[^"\\]|\\.)*"|[0-9]{19,}', re.DOTALL)
+
 
 def parse_arguments(text: str) -> dict[str, Json]:
     """Parse the arguments of a tool call: one strict JSON object, or nothing.
@@ -59,7 +61,7 @@ def _loads(text: str, whole: str) -> Json:
 def _exact(text: str) -> Json:
     """The slower way for large integers, of which orjson makes floats; that all else is strict, orjson says."""
     value: Json = json.loads(text, parse_float=_finite)
-    orjson.loads(_beyond_64_bits.sub("1", text))
+    orjson.loads(_token.sub(lambda token: token[0] if token[0][0] == '"' else "1", text))
     return value
 
 

@@ -31,6 +31,7 @@ class SplitFrames(Stage[bytes, EventFrame]):
         self._pending = bytearray()
         self._frame = None  # the codec's, once it has seen the prelude
         self._length = PRELUDE
+        self._at = 0  # where the frame begins
 
     def feed(self, batch: Iterable[bytes]) -> Iterator[EventFrame]:
         for chunk in batch:
@@ -61,9 +62,8 @@ class SplitFrames(Stage[bytes, EventFrame]):
             self._frame.add_data(piece)
             message = self._frame.next()
         except (_codec().ParserError, LookupError, struct.error, UnicodeDecodeError) as error:
-            raise MalformedPayload(
-                f"a frame before byte {self.bytes_seen:,} is damaged: {type(error).__name__}"
-            ) from error
+            raise MalformedPayload(f"the frame at byte {self._at:,} is damaged: {type(error).__name__}") from error
+        self._at += PRELUDE + self._length
         self._frame, self._length = None, PRELUDE
         yield EventFrame(message.headers, message.payload)
 

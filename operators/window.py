@@ -36,7 +36,7 @@ class ByteWindow:
         self.stalls = 0
         self._released = 0
         self._starving = False
-        self._waiting: Callable[[], None] | None = None
+        self._waiting: list[Callable[[], None]] = []
         self._lock = threading.Lock()
 
     @property
@@ -57,7 +57,7 @@ class ByteWindow:
             if self.pending < self.limit:
                 return True
             self.stalls += 1
-            self._waiting = resume
+            self._waiting.append(resume)
             return False
 
     def mark(self) -> int:
@@ -78,10 +78,10 @@ class ByteWindow:
         with self._lock:
             self._starving = mark is None
             self._released = self.read if mark is None else max(self._released, mark)
-            resume = None
+            waiting: list[Callable[[], None]] = []
             if self.pending < self.limit:
-                resume, self._waiting = self._waiting, None
-        if resume is not None:
+                waiting, self._waiting = self._waiting, waiting
+        for resume in waiting:
             resume()
 
 

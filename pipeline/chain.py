@@ -133,6 +133,7 @@ def _framing(wire: WireProtocol, limits: Limits, eof: Literal["discard", "dispat
             max_event=limits.max_event,
             eof="dispatch" if wire.ends_with_stream else eof,
             stray="dispatch",
+            half="fail",
         ),
     )
 

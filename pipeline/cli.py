@@ -33,7 +33,7 @@ from .protocols import OPENAI_CHAT, PROTOCOLS
 from .providers import PROVIDERS
 from .recognise import recognise
 from .sandbox import Fault, FaultKind, Sandbox, Script, ScriptedCall, Wire
-from .screen import JsonScreen, Screen, TextScreen, live_screen_or
+from .screen import JsonScreen, Screen, TextScreen, live_screen_or, printable
 from .source import bytes_from
 
 Out = TypeVar("Out")
@@ -65,9 +65,11 @@ def main(arguments: list[str] | None = None) -> int:
         return _failed(error)
     except BrokenPipeError:
         return _reader_gone()
+    except OSError as error:
+        _reader_gone()
+        return _complain(f"cannot write: {error.strerror}", 2)
     except _UsageError as error:
-        print(f"rillet: {error}", file=sys.stderr)
-        return 2
+        return _complain(str(error), 2)
     except KeyboardInterrupt:
         return 130
 
@@ -191,9 +193,11 @@ async def _run_ask(options: argparse.Namespace, screen: Screen) -> None:
             answer = ask(
                 session, options.prompt, provider=options.provider, model=options.model, base_url=options.base_url
             )
-        except ValueError as error:
-            raise _UsageError(error) from error
-        await _show(answer, screen)
+            await _show(answer, screen)
+        except StreamError:
+            raise
+        except ValueError as error:  # no key; or a base URL that is none
+            raise _UsageError(str(error) if options.base_url is None else f"{options.base_url}: {error}") from error
 
 
 async def _show(observable: Observable[Delta], screen: Screen) -> Answer:
@@ -261,6 +265,7 @@ def _chunks(file: str) -> Iterator[bytes]:
     """A file, or standard input, as it comes."""
     try:
         with open(0 if file == "-" else file, "rb", buffering=0, closefd=file != "-") as stream:
+            os.set_blocking(stream.fileno(), True)  # whoever gave us standard input may have had other plans
             first = stream.read(READ_SIZE)
             if first.lstrip().startswith(b"<"):
                 raise NotAnEventStream("an HTML or XML page", first.decode("utf-8", "replace"))
@@ -296,8 +301,12 @@ def _failed(error: StreamError) -> int:
         arrived.append(f"{len(message.text):,} characters of text")
         arrived.append(f"{len(message.tool_calls)} finished tool calls")
     how_much = f" ({', '.join(arrived)} had arrived)" if arrived else ""
-    print(f"rillet: {error.kind}: {error}{how_much}", file=sys.stderr)
-    return 1
+    return _complain(f"{error.kind}: {error}{how_much}", 1)
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"rillet: {printable(message)}", file=sys.stderr)
+    return code
 
 
 def _reader_gone() -> int:

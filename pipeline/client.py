@@ -49,8 +49,15 @@ class _Question:
     limits: Limits
 
     def deltas(self, session: aiohttp.ClientSession) -> Observable[Delta]:
-        content_type = CONTENT_TYPES[self.protocol.framing]
-        source = bytes_from(session, "POST", self.url, content_type=content_type, json=self.body, headers=self.headers)
+        source = bytes_from(
+            session,
+            "POST",
+            self.url,
+            content_type=CONTENT_TYPES[self.protocol.framing],
+            json=self.body,
+            headers=self.headers,
+            allow_redirects=False,  # the key and the prompt are for this server alone
+        )
         return deltas(source, self.protocol, limits=self.limits)
 
 

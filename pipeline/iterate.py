@@ -42,6 +42,7 @@ async def iterate(observable: Observable[T], *, window: ByteWindow | None = None
             yield inbox.take()
     finally:
         subscription.dispose()
+        window.release_all()  # a source that others share must not wait for this consumer any more
 
 
 class _Inbox(deque[tuple[T, int]]):
@@ -72,11 +73,12 @@ class _Inbox(deque[tuple[T, int]]):
         """Wait for an item; False at the end."""
         while not self:
             self._news.clear()
-            if self:  # put by another thread meanwhile
+            ended = self._ended  # in this order: another thread may put an item, and then end, meanwhile
+            if self:
                 break
-            if self._error is not None:
+            if ended and self._error is not None:
                 raise self._error
-            if self._ended:
+            if ended:
                 return False
             self._window.release_all()
             await self._news.wait()

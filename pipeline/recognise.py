@@ -84,7 +84,8 @@ def _of_line(line: WireEvent) -> WireProtocol | None:
 
 def _of_event(event: WireEvent) -> WireProtocol | None:
     payload = _payload(event)
-    kind = str(payload.get("type", event.event))
+    kind = payload.get("type")
+    kind = kind if isinstance(kind, str) else event.event
     if "choices" in payload:
         return _of_choices(payload)
     if "event_type" in payload:
@@ -103,8 +104,8 @@ def _of_event(event: WireEvent) -> WireProtocol | None:
 
 
 def _of_choices(payload: dict[str, Any]) -> WireProtocol:
-    choices = [object_in(choice, "choice") for choice in list_in(payload["choices"])]
+    keys = [object_in(choice, "choice").keys() for choice in list_in(payload["choices"]) if type(choice) is dict]
     is_text = payload.get("object") == "text_completion" or any(
-        "text" in choice and "delta" not in choice and "message" not in choice for choice in choices
+        "text" in named and not named & {"delta", "message"} for named in keys
     )
     return OPENAI_COMPLETIONS if is_text else OPENAI_CHAT

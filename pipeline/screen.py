@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import re
 import sys
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
 from typing import IO, Protocol
 
 from rillet.operators import Delta, Message, RefusalDelta, TextDelta, ToolCall, ToolCallDelta, ToolCallStart
 from rillet.operators.errors import StreamError
 
 _control = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def printable(text: str) -> str:
+    """Text of a server as one line that can't command a terminal."""
+    return " ".join(_control.sub("", text).split("\n"))
 
 
 class Screen(Protocol):
@@ -47,14 +52,14 @@ class TextScreen:
         if isinstance(delta, TextDelta | RefusalDelta) and delta.choice == 0:
             self._write(delta.text)
         elif isinstance(delta, ToolCallStart) and self._growing:
-            self._line(f"… call {delta.index} {delta.name}")
+            self._line(f"… call {delta.index} {printable(delta.name)}")
         elif isinstance(delta, ToolCallDelta) and self._growing:
-            self._line(f"… call {delta.index} {delta.args}")
+            self._line(f"… call {delta.index} {printable(delta.args)}")
 
     def end(self, messages: tuple[Message, ...], error: StreamError | None) -> None:
         for message in messages[:1]:
             for call in message.tool_calls:
-                self._line(f"call {call.index} {call.name} {_arguments(call)}")
+                self._line(f"call {call.index} {printable(call.name)} {_arguments(call)}")
         self.close()
 
     def close(self) -> None:
@@ -77,7 +82,7 @@ class JsonScreen:
         self._out = out
 
     def show(self, delta: Delta) -> None:
-        self._line({"type": _snake_case(type(delta).__name__), **asdict(delta)})
+        self._line({"type": _snake_case(type(delta).__name__), **_fields(delta)})
 
     def end(self, messages: tuple[Message, ...], error: StreamError | None) -> None:
         self._line(
@@ -85,15 +90,15 @@ class JsonScreen:
                 "type": "summary",
                 "outcome": error.kind if error else "complete",
                 "error": str(error) if error else None,
-                "messages": [asdict(message) for message in messages],
+                "messages": [_fields(message) for message in messages],
             }
         )
 
     def close(self) -> None:
         pass
 
-    def _line(self, fields: dict[str, object]) -> None:
-        self._out.write(json.dumps(fields, ensure_ascii=False) + "\n")
+    def _line(self, line: dict[str, object]) -> None:
+        self._out.write(json.dumps(line, ensure_ascii=self._out.isatty(), default=_fields) + "\n")
         self._out.flush()
 
 
@@ -157,6 +162,12 @@ def live_screen_or(screen: Screen) -> Screen:
         return LiveScreen()
     except ModuleNotFoundError:  # the extra `cli` was not asked for
         return screen
+
+
+def _fields(value: object) -> dict[str, object]:
+    """The fields of a value, not copied: some are as deep as JSON may be."""
+    assert is_dataclass(value)
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 def _arguments(call: ToolCall) -> str:

@@ -239,9 +239,11 @@ async def _request(
     options["headers"] = headers
     try:
         return await session.request(method, url, **options)
+    except aiohttp.InvalidUrlRedirectClientError as error:
+        raise TransportError("the server redirects to no URL", retry_safe=True) from error
     except aiohttp.InvalidURL:
         raise
-    except FAILURES as error:
+    except (*FAILURES, UnicodeError) as error:
         raise TransportError(f"no answer: {type(error).__name__}", retry_safe=True) from error
 
 
@@ -288,7 +290,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     if wanted.isascii() and wanted.isdigit() and len(wanted) < 10:
         return float(wanted)
     try:
-        until = parsedate_to_datetime(wanted)
-    except ValueError:
+        wait = parsedate_to_datetime(wanted).astimezone(UTC) - datetime.now(UTC)
+    except (ValueError, OverflowError):
         return None
-    return max(0.0, (until.astimezone(UTC) - datetime.now(UTC)).total_seconds())
+    return max(0.0, wait.total_seconds())

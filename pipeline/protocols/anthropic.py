@@ -33,6 +33,8 @@ from .payload import (
     text_in,
 )
 
+MAX_FIGURES = 256
+
 
 class AnthropicDecoder:
     """One stream of `anthropic`.
@@ -100,6 +102,8 @@ class AnthropicDecoder:
         """The figures are cumulative, and later events repeat only some of them."""
         if figures := object_in(usage, "usage"):
             self._usage = {**self._usage, **{key: value for key, value in figures.items() if value is not None}}
+            if len(self._usage) > MAX_FIGURES:
+                raise MalformedPayload(f"has more than {MAX_FIGURES} figures of usage")
             yield Usage(
                 count_in(self._usage.get("input_tokens")), count_in(self._usage.get("output_tokens")), None, self._usage
             )
@@ -108,8 +112,7 @@ class AnthropicDecoder:
         index = required_index(payload, "index")
         block = object_in(payload.get("content_block"), "content_block")
         kind = required_text(block, "type")
-        if kind != "tool_use":
-            self._others.add(index)
+        (self._others.discard if kind == "tool_use" else self._others.add)(index)
         match kind:
             case "tool_use":
                 yield self._calls.start(index, text_in(block.get("id"), "id"), required_text(block, "name"))

@@ -69,6 +69,7 @@ class BedrockConverseDecoder:
         if not tool or tool.get("type") == "server_tool_use":
             self._others.add(index)
         else:
+            self._others.discard(index)
             yield self._calls.start(index, text_in(tool.get("toolUseId"), "toolUseId"), required_text(tool, "name"))
 
     def _delta(self, payload: dict[str, Any]) -> Iterator[Delta]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 from rillet.operators import (
     Delta,
@@ -23,6 +23,7 @@ from rillet.operators.errors import MalformedPayload, ProviderError
 
 from .calls import Calls
 from .payload import (
+    check_choice,
     compact_json,
     count_in,
     finish_reason,
@@ -39,6 +40,9 @@ from .payload import (
 # The next item of a list is the usual one; of what paths leave out before theirs, an event makes no more than this.
 MAX_GAP = 8
 MAX_STEPS = 200
+MAX_STEPS_IN_ALL = 50_000
+
+Path: TypeAlias = tuple[str | int, ...]
 
 _step = re.compile(r"\.([^.\[\]]+)|\[(\d{1,9})\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
 _VALUES = ("stringValue", "numberValue", "boolValue", "nullValue", "structValue", "listValue")
@@ -67,6 +71,8 @@ class GeminiDecoder:
         if not data:
             return ()
         payload = load_exactly(data) if '"functionCall"' in data else load_object(data)
+        if event.event == "error":
+            raise provider_error(payload.get("error") or payload, payload)
         return self._read(payload)
 
     def finish(self) -> Iterable[Delta]:
@@ -81,6 +87,7 @@ class GeminiDecoder:
             candidate = object_in(item, "candidate")
             number = count_in(candidate.get("index")) or 0
             if number not in self._candidates:
+                check_choice(number, self._candidates)
                 self._candidates[number] = _Candidate(number, self._extras)
             yield from self._candidates[number].read(candidate)
         usage = object_in(payload.get("usageMetadata"), "usageMetadata")
@@ -130,9 +137,9 @@ class _Candidate:
             yield from self._close()
             args = object_in(call.get("args"), "args")
             self._growing = _GrowingCall(text_in(call.get("id"), "id"), name, args)
-        if self._growing is None:
+        if self._growing is None or (call.get("args") and not name):
             if call:
-                raise MalformedPayload("goes on with a function call that is not open")
+                raise MalformedPayload("goes on with a function call that is not open, or has arguments and no name")
             return
         for partial in list_in(call.get("partialArgs")):
             self._growing.add(object_in(partial, "partialArgs"))
@@ -165,8 +172,9 @@ class _GrowingCall:
         self.id = id
         self.name = name
         self._args = args
-        self._strings: dict[str, tuple[Any, str | int, list[str]]] = {}  # by path: where it goes, and its pieces
-        self._unfinished: set[str] = set()
+        self._strings: dict[Path, tuple[Any, list[str]]] = {}  # by path: what it is in, and its pieces
+        self._unfinished: set[Path] = set()
+        self._steps = 0
 
     @property
     def is_whole(self) -> bool:
@@ -174,31 +182,39 @@ class _GrowingCall:
         return not self._unfinished
 
     def add(self, partial: dict[str, Any]) -> None:
-        text = required_text(partial, "jsonPath")
+        path = _path(required_text(partial, "jsonPath"))
         kind = next((name for name in _VALUES if name in partial), None)
         if kind is None:
             return
-        if text not in self._strings:
-            path = _path(text)
-            node: Any = self._args
-            for step, following in pairwise(path):
-                node = _child(node, step, [] if isinstance(following, int) else {})
-            place = _child(node, path[-1], "" if kind == "stringValue" else None)
-            if kind != "stringValue":
-                node[path[-1]] = None if kind == "nullValue" else partial[kind]
-                return
-            self._strings[text] = (node, path[-1], [text_in(place, "place in its arguments")])
-        self._strings[text][2].append(required_text(partial, "stringValue"))
-        (self._unfinished.add if partial.get("willContinue") else self._unfinished.discard)(text)
+        if kind == "stringValue" or path in self._strings:
+            if path not in self._strings:
+                node = self._parent(path)
+                self._strings[path] = (node, [text_in(_child(node, path[-1], ""), "place in its arguments")])
+            self._strings[path][1].append(required_text(partial, "stringValue"))
+            (self._unfinished.add if partial.get("willContinue") else self._unfinished.discard)(path)
+            return
+        node = self._parent(path)
+        _child(node, path[-1], None)
+        node[path[-1]] = None if kind == "nullValue" else partial[kind]
+
+    def _parent(self, path: Path) -> Any:
+        """What the place at the path is in, made where nothing is."""
+        self._steps += len(path)
+        if self._steps > MAX_STEPS_IN_ALL:
+            raise MalformedPayload(f"takes more than {MAX_STEPS_IN_ALL:,} steps to the places of its arguments")
+        node: Any = self._args
+        for step, following in pairwise(path):
+            node = _child(node, step, [] if isinstance(following, int) else {})
+        return node
 
     def arguments(self) -> str:
         """The arguments as JSON text."""
-        for node, last, pieces in self._strings.values():
-            node[last] = "".join(pieces)
+        for path, (node, pieces) in self._strings.items():
+            node[path[-1]] = "".join(pieces)
         return compact_json(self._args)
 
 
-def _path(text: str) -> list[str | int]:
+def _path(text: str) -> Path:
     """The steps of a JSONPath that names one place: $.name, [0] and ['name']."""
     steps: list[str | int] = []
     at = 1
@@ -209,16 +225,16 @@ def _path(text: str) -> list[str | int]:
         at = step.end()
     if not steps or at < len(text) or len(steps) > MAX_STEPS:
         raise MalformedPayload("has a jsonPath that names no place in the arguments")
-    return steps
+    return tuple(steps)
 
 
 def _child(node: object, step: str | int, default: Json) -> Any:
     """What is at one step below a node; made there where nothing is."""
-    if isinstance(step, str):
+    if isinstance(step, str) and node is not None:
         return object_in(node, "jsonPath that contradicts an earlier one, by a place").setdefault(step, default)
-    if is_list(node):
+    if is_list(node) and isinstance(step, int):
         return _item(node, step, default)
-    raise MalformedPayload("has a jsonPath that contradicts an earlier one, by a place that is no list")
+    raise MalformedPayload("has a jsonPath that contradicts an earlier one, by a place that is no list or has nothing")
 
 
 def _item(items: list[Any], at: int, default: Json) -> Any:

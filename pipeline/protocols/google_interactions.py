@@ -83,6 +83,7 @@ class GoogleInteractionsDecoder:
         index = required_index(payload, "index")
         step = object_in(payload.get("step"), "step")
         if required_text(step, "type") == "function_call":
+            self._others.discard(index)
             yield self._calls.start(index, text_in(step.get("id"), "id"), required_text(step, "name"))
             if step.get("arguments"):
                 self._whole_args[index] = compact_json(load_exactly(data)["step"]["arguments"])

@@ -31,6 +31,7 @@ from rillet.operators.events import DataEvent
 
 from .payload import (
     DONE,
+    check_choice,
     compact_json,
     count_in,
     finish_reason,
@@ -49,9 +50,8 @@ HELD_UNSHOWN = 65_536
 MAX_NAME = 4_096
 
 FREE_LOOKS = 16
-MAX_CHOICES = 1_024
 
-_object_arguments = re.compile(r'"arguments"\s*:\s*\{')
+_object_arguments = re.compile(r'"(?:arguments|input)"\s*:\s*[\[{]')
 
 _KNOWN_KEYS = frozenset(
     ("role", "content", "refusal", "reasoning", "reasoning_content", "reasoning_details", "tool_calls", "function_call")
@@ -121,8 +121,10 @@ class OpenAIChatDecoder:
         raise MalformedPayload("is not JSON")
 
     def _read(self, payload: dict[str, Any], event: WireEvent) -> Iterator[Delta]:
+        if _object_arguments.search(event.data):
+            payload = load_exactly(event.data)
         for choice in payload.get("choices") or ():
-            yield from self._read_choice(choice, event)
+            yield from self._read_choice(choice)
         yield from self._read_usage(payload)
         if error := payload.get("error"):
             raise provider_error(error, payload)
@@ -133,24 +135,23 @@ class OpenAIChatDecoder:
         if self._extras and "choices" not in payload and "usage" not in payload:
             yield ProviderEvent(str(payload.get("object") or event.event), payload)
 
-    def _read_choice(self, payload: dict[str, Any], event: WireEvent) -> Iterator[Delta]:
+    def _read_choice(self, payload: dict[str, Any]) -> Iterator[Delta]:
         number = payload.get("index") or 0
         choice = self._choices.get(number)
         if choice is None:
-            if type(number) is not int or len(self._choices) == MAX_CHOICES:
-                raise MalformedPayload(f"has a choice whose index is no integer, or more than {MAX_CHOICES:,} of them")
+            check_choice(number, self._choices)
             choice = self._choices[number] = _Choice(number)
         delta = payload.get("delta")
         if delta is None and not choice.spoke:
             delta = payload.get("message")
         if delta:
-            yield from self._read_delta(choice, delta, event)
+            yield from self._read_delta(choice, delta)
         if reason := payload.get("finish_reason"):
             self._failed = reason == "error"
             yield from choice.end(text_in(reason, "finish_reason"), payload.get("native_finish_reason"))
         yield from self._read_usage(payload)
 
-    def _read_delta(self, choice: _Choice, delta: dict[str, Any], event: WireEvent) -> Iterator[Delta]:
+    def _read_delta(self, choice: _Choice, delta: dict[str, Any]) -> Iterator[Delta]:
         if reasoning := delta.get("reasoning_content") or delta.get("reasoning") or delta.get("reasoning_details"):
             yield from choice.say(ReasoningDelta, _reasoning(reasoning))
         if content := delta.get("content"):
@@ -161,13 +162,9 @@ class OpenAIChatDecoder:
         if refusal := delta.get("refusal"):
             yield from choice.say(RefusalDelta, text_in(refusal, "refusal"))
         if calls := delta.get("tool_calls"):
-            if _object_arguments.search(event.data):
-                calls = _exact_delta(choice.number, event)["tool_calls"]
             for entry in list_in(calls):
                 yield from choice.call(object_in(entry, "tool call"))
         if function := delta.get("function_call"):
-            if _object_arguments.search(event.data):
-                function = _exact_delta(choice.number, event)["function_call"]
             yield from choice.call({"function": function})
         if self._extras:
             yield from (ProviderEvent(key, delta[key]) for key in delta if key not in _KNOWN_KEYS and delta[key])
@@ -442,14 +439,6 @@ def _reasoning_part(part: object) -> str:
         return part
     fields = object_in(part, "reasoning")
     return _reasoning(fields.get("text") or fields.get("summary") or fields.get("thinking"))
-
-
-def _exact_delta(choice: int, event: WireEvent) -> dict[str, Any]:
-    """The event's delta once more, with integers exact at any size."""
-    for payload in load_exactly(event.data)["choices"]:
-        if (payload.get("index") or 0) == choice:
-            return object_in(payload.get("delta", payload.get("message")), "delta")
-    raise MalformedPayload(f"has no delta for choice {choice}")
 
 
 OPENAI_CHAT = WireProtocol("openai-chat", OpenAIChatDecoder)

@@ -9,6 +9,7 @@ from rillet.operators import Delta, Done, Finish, TextDelta, Usage, WireEvent, W
 
 from .payload import (
     DONE,
+    check_choice,
     count_in,
     finish_reason,
     list_in,
@@ -48,7 +49,9 @@ class OpenAICompletionsDecoder:
         for item in list_in(payload.get("choices")):
             choice = object_in(item, "choice")
             number = count_in(choice.get("index")) or 0
-            self._finished.setdefault(number, False)
+            if number not in self._finished:
+                check_choice(number, self._finished)
+                self._finished[number] = False
             if text := text_in(choice.get("text"), "text"):
                 self._finished[number] = False  # a reason that more text follows was none
                 yield TextDelta(text, number)

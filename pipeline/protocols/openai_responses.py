@@ -138,7 +138,8 @@ class OpenAIResponsesDecoder:
     def _add(self, index: int, fragment: str) -> Iterator[Delta]:
         if index not in self._args:
             raise MalformedPayload(f"goes on with output {index}, which is no open call")
-        self._args[index].append(fragment)
+        if fragment:
+            self._args[index].append(fragment)
         yield from self._calls.add(index, self._as_json(index, fragment))
 
     def _as_json(self, index: int, fragment: str) -> str:
@@ -148,7 +149,9 @@ class OpenAIResponsesDecoder:
         """A whole copy came: it is the arguments where no fragments came, and else equal to them."""
         if not self._args.get(index):
             yield from self._add(index, whole)
-        elif "".join(self._args[index]) != whole:
+            return
+        self._args[index] = ["".join(self._args[index])]
+        if self._args[index] != [whole]:
             raise MalformedPayload(f"gives output {index} other arguments than its fragments did")
 
     def _item_done(self, payload: dict[str, Any]) -> Iterator[Delta]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sized
 from typing import Any, TypeGuard, cast
 
 import orjson
@@ -12,6 +13,7 @@ from rillet.operators import FinishReason
 from rillet.operators.errors import MalformedPayload, ProviderError
 
 DONE = "[DONE]"
+MAX_CHOICES = 1_024
 
 _beyond_64_bits = re.compile(r"[0-9]{19}")  # orjson makes floats of larger integers
 
@@ -127,6 +129,18 @@ def text_in(value: object, what: str) -> str:
     if type(value) is str:
         return value
     raise MalformedPayload(f"has a {what} that is no string")
+
+
+def check_choice(number: object, known: Sized) -> None:
+    """Check the index of an alternative that has not been heard of, beside those that have.
+
+    Raises:
+        MalformedPayload: It is no integer, or there are too many.
+    """
+    if type(number) is not int:
+        raise MalformedPayload("has a choice whose index is no integer")
+    if len(known) >= MAX_CHOICES:
+        raise MalformedPayload(f"has more than {MAX_CHOICES:,} choices")
 
 
 def count_in(value: object) -> int | None:

@@ -18,7 +18,7 @@ from rillet.operators import (
 )
 from rillet.operators.errors import MalformedPayload
 
-from .payload import DONE, load_object, provider_error, text_in
+from .payload import DONE, load_object, provider_error, required_text, text_in
 
 
 class PlainDecoder:
@@ -39,6 +39,8 @@ class PlainDecoder:
         if not data:
             return ()
         payload = load_object(data)
+        if event.event == "error" or ("error" in payload and "type" not in payload):
+            raise provider_error(payload.get("error") or payload, payload)
         match payload.get("type"):
             case "text":
                 text = text_in(payload["delta"], "delta")
@@ -66,7 +68,10 @@ class PlainDecoder:
         if index in self._open:
             raise MalformedPayload(f"starts tool call {index}, which is open")
         self._open.add(index)
-        return ToolCallStart(index, text_in(payload.get("id"), "id"), text_in(payload["name"], "name"))
+        name = required_text(payload, "name")
+        if not name:
+            raise MalformedPayload(f"starts tool call {index} without a name")
+        return ToolCallStart(index, text_in(payload.get("id"), "id"), name)
 
     def _opened(self, payload: dict[str, Any]) -> int:
         index = _index(payload)

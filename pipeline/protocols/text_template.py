@@ -18,10 +18,10 @@ class TextTemplate:
         key: The key of the text.
     """
 
-    __slots__ = ("_credit", "_end", "_filler", "_marks", "_start")
+    __slots__ = ("_credit", "_end", "_filler", "_key", "_start")
 
     def __init__(self, key: str) -> None:
-        self._marks = (f'"{key}":"', f'"{key}": "')
+        self._key = f'"{key}"'
         self._start = ""
         self._end = ""  # from the quote that closes the text on
         self._filler = False  # whether a filler follows that end, which may differ
@@ -33,11 +33,11 @@ class TextTemplate:
             return False
         self._credit -= 1
         self._start = ""
-        for mark in self._marks:
-            if data.count(mark) == 1:
-                at = data.index(mark) + len(mark)
-                if data.startswith(text + '"', at):
-                    self._keep(data[:at], data[at + len(text) :])
+        if data.count(self._key) == 1:
+            at = data.index(self._key) + len(self._key)
+            at += next((len(mark) for mark in (':"', ': "') if data.startswith(mark, at)), 0)
+            if data[at - 1] == '"' and data.startswith(text + '"', at):
+                self._keep(data[:at], data[at + len(text) :])
         return bool(self._start)
 
     def read(self, data: str) -> str:
@@ -48,14 +48,19 @@ class TextTemplate:
         end = data.find('"', at)
         if not data.startswith(self._end, end):
             return ""
-        rest = end + len(self._end)
-        if rest != len(data) and not (self._filler and data.endswith('"}') and _is_verbatim(data[rest:-2])):
+        if not self._ends_at(data, end + len(self._end)):
             return ""
         text = data[at:end]
         if not _is_verbatim(text):
             return ""
         self._credit = _CREDIT
         return text
+
+    def _ends_at(self, data: str, rest: int) -> bool:
+        """Whether nothing but a filler, where there is one, follows what was learnt."""
+        if not self._filler:
+            return rest == len(data)
+        return rest + 2 <= len(data) and data.endswith('"}') and _is_verbatim(data[rest:-2])
 
     def _keep(self, start: str, end: str) -> None:
         self._start, self._end, self._filler = start, end, False

@@ -16,7 +16,7 @@ from rillet.pipeline import StreamAssembler
 
 Stream = Callable[..., bytes]
 Path = tuple[str | int, ...]
-BAD_VALUES = (None, "", 0, -1, True, [], {}, "x")
+BAD_VALUES: tuple[Any, ...] = (None, "", 0, -1, True, [], {}, "x")
 
 
 def _frame(payload: bytes = b"{}", **headers: str) -> bytes:

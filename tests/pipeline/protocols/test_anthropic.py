@@ -181,10 +181,14 @@ def test_nothing_comes_of_pings_and_what_is_unknown(event: Event) -> None:
     assert decoded(text(0, "a"), event, text(0, "b")) == [TextDelta("a"), TextDelta("b")]
 
 
+def test_pings_are_no_extras() -> None:
+    assert decoded(PING, extras=True) == []
+
+
 def test_redacted_thinking_gives_no_delta() -> None:
-    events: list[Event] = [block(0, "redacted_thinking", data="c2VjcmV0"), stop(0)]
-    assert message(*events, ends(), STOP) == Message(finish=Finish("stop", "end_turn"))
-    assert decoded(*events, extras=True) == [ProviderEvent("redacted_thinking", events[0])]  # type: ignore[arg-type]
+    redacted = block(0, "redacted_thinking", data="c2VjcmV0")
+    assert message(redacted, stop(0), ends(), STOP) == Message(finish=Finish("stop", "end_turn"))
+    assert decoded(redacted, stop(0), extras=True) == [ProviderEvent("redacted_thinking", redacted)]
 
 
 def test_a_call_without_fragments_has_no_arguments() -> None:
@@ -203,6 +207,19 @@ def test_an_input_whole_in_the_start_is_exact() -> None:
 def test_fragments_outweigh_an_input_in_the_start() -> None:
     (call,) = message(tool(0, input={"x": 1}), args(0, '{"x":1}'), stop(0), ends(), STOP).tool_calls
     assert call.args_text == '{"x":1}'
+
+
+@pytest.mark.parametrize(
+    "before", [block(0, "text", text=""), block(0, "server_tool_use", name="s")], ids=["text", "tool"]
+)
+def test_a_number_used_again_loses_no_arguments(before: Event) -> None:
+    assembler = StreamAssembler("anthropic")
+    try:
+        assembler.feed(stream(before, stop(0), tool(0), args(0, '{"x":1}'), stop(0), ends("tool_use"), STOP))
+    except StreamError:
+        assert assembler.message.tool_calls == ()
+    else:
+        assert [call.args for call in assembler.message.tool_calls] == [{"x": 1}]
 
 
 @pytest.mark.parametrize("kind", ["server_tool_use", "mcp_tool_use"])
@@ -406,7 +423,8 @@ def test_without_message_stop_it_is_truncated(events: list[Event]) -> None:
         pytest.param(ends(5), id="a reason that is a number"),
         pytest.param({**ends(), "usage": 5}, id="usage that is a number"),
         pytest.param(
-            f"data: {json.dumps(tool(9, input={'n': 0})).replace('0}', '9' * 5_000 + '}')}", id="a number of 5,000 digits"
+            f"data: {json.dumps(tool(9, input={'n': 0})).replace('0}', '9' * 5_000 + '}')}",
+            id="a number of 5,000 digits",
         ),
     ],
 )

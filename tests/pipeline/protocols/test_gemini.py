@@ -133,7 +133,11 @@ GROWING: list[Any] = [
 GROWN = Message(
     tool_calls=(
         ToolCall(
-            0, "", "weather", {"city": "Zürich 雪", "days": [{"n": BIG}]}, f'{{"city":"Zürich 雪","days":[{{"n":{BIG}}}]}}'
+            0,
+            "",
+            "weather",
+            {"city": "Zürich 雪", "days": [{"n": BIG}]},
+            f'{{"city":"Zürich 雪","days":[{{"n":{BIG}}}]}}',
         ),
         ToolCall(1, "", "now", {}, "{}"),
     ),
@@ -196,7 +200,7 @@ def test_thoughts_are_reasoning() -> None:
     assert decoded(chunk(*parts)) == [ReasoningDelta("hm"), TextDelta("a")]
 
 
-SERVER_PARTS = [
+SERVER_PARTS: list[dict[str, Any]] = [
     {"executableCode": {"language": "PYTHON", "code": "1"}},
     {"codeExecutionResult": {"outcome": "OUTCOME_OK"}},
     {"inlineData": {"mimeType": "image/png", "data": "AA=="}},
@@ -273,6 +277,11 @@ def test_strings_are_appended_wherever_they_are() -> None:
     assert grown(*(grows(path, stringValue=piece) for path, piece in pieces)) == {"a": ["xy", {"c": "z"}], "b": "é雪"}
 
 
+def test_a_place_has_one_value_whatever_its_path_is_called() -> None:
+    _, so_far = failure(opens(), grows("$.a", stringValue="x"), grows("$['a']", stringValue="y"), CLOSES)
+    assert [call.args for call in so_far.tool_calls] in ([], [{"a": "xy"}])
+
+
 def test_several_values_may_come_in_one_event_and_with_the_name() -> None:
     values = [{"jsonPath": "$.a", "numberValue": 1}, {"jsonPath": "$.b", "boolValue": True}]
     (only,) = message(call(name="f", args={"c": None}, partialArgs=values), STOPS).tool_calls
@@ -302,9 +311,7 @@ def test_a_growing_call_is_not_shown_before_it_is_closed() -> None:
 
 @pytest.mark.parametrize(("raw", "reason"), [("MAX_TOKENS", "length"), ("SAFETY", "content_filter"), ("ODD", "other")])
 def test_a_growing_call_cut_by_the_end_is_not_closed(raw: str, reason: Any) -> None:
-    error, so_far = failure(
-        call(name="g", args={}), opens("f"), grows("$.x", stringValue="half"), chunk(finish=raw)
-    )
+    error, so_far = failure(call(name="g", args={}), opens("f"), grows("$.x", stringValue="half"), chunk(finish=raw))
     assert isinstance(error, UnclosedToolCall)
     assert (error.index, error.name) == (1, "f")
     assert ([call.name for call in so_far.tool_calls], so_far.finish) == (["g"], Finish(reason, raw))
@@ -335,10 +342,25 @@ def test_a_path_may_not_be_longer_than_200_steps() -> None:
 @pytest.mark.parametrize("second", ["$.a.b.c", "$.a.b", "$.a[0]", "$.a[0].b", "$[0]"])
 def test_a_path_that_contradicts_an_earlier_one_is_malformed(first: str, second: str) -> None:
     if not second.startswith(first):
-        error, so_far = failure(
-            opens(), grows(first, stringValue="x"), grows(second, stringValue="y"), CLOSES, STOPS
-        )
+        error, so_far = failure(opens(), grows(first, stringValue="x"), grows(second, stringValue="y"), CLOSES, STOPS)
         assert (type(error), so_far.tool_calls) == (MalformedPayload, ())
+
+
+@pytest.mark.parametrize("path", ["$.a.b", "$.a[0]", "$.a.b.c", "$.a[0].b", "$.a.b[0]"])
+def test_a_path_below_a_null_contradicts_it(path: str) -> None:
+    assert type(failure(opens(), grows("$.a", nullValue=None), grows(path, numberValue=1), CLOSES, STOPS)[0]) is (
+        MalformedPayload
+    )
+
+
+def test_arguments_without_the_name_are_not_lost() -> None:
+    assembler = StreamAssembler("gemini")
+    try:
+        _ = assembler.feed(stream(opens(), call(args={"x": 1}), STOPS)), assembler.result()
+    except StreamError:
+        assert assembler.message.tool_calls == ()
+    else:
+        assert [call.args for call in assembler.message.tool_calls] == [{"x": 1}]
 
 
 @pytest.mark.parametrize(
@@ -486,7 +508,7 @@ def test_every_candidate_that_spoke_needs_a_reason() -> None:
         {"usageMetadata": 5},
         {"promptFeedback": 5},
         {"promptFeedback": {"blockReason": 5}},
-        f'data: {{"candidates":[{{"content":{{"parts":[{{"functionCall":{{"name":"f","args":{{"n":{"9" * 5_000}}}}}}}]}}}}]}}',
+        f"data: {json.dumps(call(name='f', args={'n': 0})).replace(': 0', ': ' + '9' * 5_000)}",
     ],
     ids=lambda event: str(event)[:60],
 )
