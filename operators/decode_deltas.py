@@ -50,18 +50,18 @@ class WireProtocol:
 
 
 class DecodeDeltas(BatchStage[WireEvent, Delta]):
-    """The stage of `decode_deltas`."""
+    """The stage of `decode_deltas`. `events_seen` counts what was fed."""
 
     def __init__(self, protocol: WireProtocol, *, extras: bool = False) -> None:
         self._protocol = protocol
         self._decoder = protocol.decoder(extras)
-        self._events = 0
+        self.events_seen = 0
         self._done = False
 
     def take(self, batch: Sequence[WireEvent]) -> tuple[Sequence[Delta], Exception | None]:
         deltas: list[Delta] = []
         decode = self._decoder.decode
-        for number, event in enumerate(() if self._done else batch, self._events + 1):
+        for number, event in enumerate(() if self._done else batch, self.events_seen + 1):
             try:
                 deltas += decode(event)
             except (LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -73,7 +73,7 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
             if deltas and deltas[-1].__class__ is Done:
                 self._done = True
                 break
-        self._events += len(batch)
+        self.events_seen += len(batch)
         return deltas, None
 
     def finish(self) -> Iterator[Delta]:
@@ -109,5 +109,11 @@ def decode_deltas(
         - holds back: what the dialect must see first
         - completes: with the source
         - fails: `MalformedPayload` with the number of the event; `ProviderError` where the provider reports one
+
+    Raises:
+        TypeError: `protocol` is none.
     """
+    given: object = protocol
+    if not isinstance(given, WireProtocol):  # a name, most likely, as `deltas` takes
+        raise TypeError(f"decode_deltas takes a WireProtocol, not {type(given).__name__}: see find_protocol")
     return lift(lambda: DecodeDeltas(protocol, extras=extras))

@@ -22,7 +22,7 @@ class StreamAssembler:
     After a fault it stays failed: it raises the same error again, and never a result.
 
     Args:
-        protocol: The dialect: "plain" (the default), "openai-chat", or a `WireProtocol` of your own.
+        protocol: The dialect, by its name in `PROTOCOLS` ("plain" by default), or one of your own.
         limits: How much of each thing is taken.
         eof: What becomes of an event that no blank line ended: "discard" (the default), or "dispatch", which takes it
             where its data is whole JSON or [DONE].

@@ -73,6 +73,11 @@ class DeltaChain(Chain[bytes, Delta]):
         super().__init__(self._frame, self._decode, self._verify)
 
     @property
+    def events_seen(self) -> int:
+        """How many events have been read."""
+        return self._decode.events_seen
+
+    @property
     def messages(self) -> tuple[Message, ...]:
         """What has arrived, one `Message` a choice."""
         return self._answer.messages
@@ -156,7 +161,7 @@ def deltas(
 
     Args:
         source: The bytes of the stream, in any pieces.
-        protocol: The dialect: "plain", "openai-chat", or a `WireProtocol` of your own.
+        protocol: The dialect, by its name in `PROTOCOLS` ("openai-chat", "anthropic", …), or one of your own.
         limits: How much of each thing is taken.
         eof: What becomes of an event that no blank line ended: "discard" (the default), or "dispatch", which takes it
             where its data is whole JSON or [DONE].

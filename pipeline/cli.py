@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
+from importlib.metadata import version
 from itertools import chain as chain_iterables
 from typing import Protocol, TypeVar, get_args
 
@@ -21,7 +22,7 @@ from reactivex import Observable
 
 from rillet.operators import Chain, Delta, ServerSentEvent, Stage, WireProtocol
 from rillet.operators.decode_utf8 import DecodeUtf8
-from rillet.operators.errors import NotAnEventStream, StreamError
+from rillet.operators.errors import HttpStatusError, NotAnEventStream, StreamError
 from rillet.operators.group_events import GroupEvents
 from rillet.operators.split_lines import SplitLines
 
@@ -39,6 +40,7 @@ from .source import bytes_from
 Out = TypeVar("Out")
 
 READ_SIZE = 64 * 1024
+BODY_SHOWN = 200
 RECOGNISE_WITHIN = 256 * 1024
 
 DEMO = Script(
@@ -82,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="rillet", description="Streaming LLM responses: typed deltas, finished tool calls, and a verdict."
     )
+    parser.add_argument("--version", action="version", version=f"rillet {version('rillet')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     demo = _command(commands, "demo", _demo, "stream an answer from the sandbox over a real socket", "rillet demo")
@@ -116,6 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     asking.add_argument("--provider", choices=list(PROVIDERS), default="anthropic", help="default: %(default)s")
     asking.add_argument("--model", help="default: the provider's usual one")
     asking.add_argument("--base-url", help="another place that speaks the same, as http://127.0.0.1:8080/v1")
+    asking.add_argument("--timeout", type=float, default=60.0, help="the longest silence, in seconds; default: 60")
     asking.add_argument("--json", action="store_true", help="one JSON object a delta, and a summary last")
 
     sandbox = _command(
@@ -149,17 +153,21 @@ def _add_file(command: argparse.ArgumentParser) -> None:
 
 
 def _add_fault(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--fault", choices=get_args(FaultKind), help="how the stream ends badly")
+    command.add_argument(
+        "--fault",
+        choices=get_args(FaultKind),
+        help="how it ends badly: cut and reset break the "
+        "connection, end ends it too early, error reports one, stall falls silent, status and html are no streams",
+    )
     command.add_argument(
         "--after", type=_whole, default=DEMO_FAULT_AFTER, help="… after how many bytes; default: %(default)s"
     )
 
 
 def _whole(text: str, limit: int = sys.maxsize) -> int:
-    number = int(text)
-    if not 0 <= number <= limit:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and {limit}")
-    return number
+    if not text.isdecimal() or int(text) > limit:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and {limit}")
+    return int(text)
 
 
 def _port(text: str) -> int:
@@ -191,7 +199,12 @@ async def _run_ask(options: argparse.Namespace, screen: Screen) -> None:
     async with aiohttp.ClientSession() as session:
         try:
             answer = ask(
-                session, options.prompt, provider=options.provider, model=options.model, base_url=options.base_url
+                session,
+                options.prompt,
+                provider=options.provider,
+                model=options.model,
+                base_url=options.base_url,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=options.timeout),
             )
             await _show(answer, screen)
         except StreamError:
@@ -218,25 +231,37 @@ async def _show(observable: Observable[Delta], screen: Screen) -> Answer:
 
 def _parse(options: argparse.Namespace) -> int:
     screen = JsonScreen(sys.stdout) if options.json else TextScreen(sys.stdout)
-    chunks = _chunks(options.file)
-    protocol = options.protocol
-    if protocol in (None, "auto"):
-        protocol, chunks = _recognised(chunks)
-    if options.protocol == "auto":
-        print(f"rillet: this is {protocol.name}", file=sys.stderr)
-    chain = DeltaChain(protocol)
+    chain: DeltaChain | None = None
     try:
+        chain, chunks = _opened(options)
         for delta in _run(chain, chunks):
             screen.show(delta)
     except StreamError as error:
-        screen.end(chain.messages, error)
+        if chain is not None and error.bytes_seen and not chain.events_seen:
+            error.add_note("there is no event in it: is it an event stream?")
+        screen.end(error.partial, error)
         raise
     screen.end(chain.messages, None)
     return 0
 
 
-def _recognised(chunks: Iterator[bytes]) -> tuple[WireProtocol, Iterator[bytes]]:
-    """The dialect, and the chunks again. A stream that shows none is read as the commonest: that says what it lacks."""
+def _opened(options: argparse.Namespace) -> tuple[DeltaChain, Iterator[bytes]]:
+    """The chain for the dialect asked for or recognised, and the chunks."""
+    chunks = _chunks(options.file)
+    protocol = options.protocol
+    if protocol in (None, "auto"):
+        protocol, chunks = _recognised(chunks)
+    if options.protocol == "auto":
+        print(f"rillet: this is {protocol.name if protocol else 'no dialect that I know'}", file=sys.stderr)
+    try:
+        # A stream that shows no dialect is read as the commonest, which says what it lacks.
+        return DeltaChain(protocol or OPENAI_CHAT), chunks
+    except ModuleNotFoundError as error:
+        raise _UsageError(error) from error
+
+
+def _recognised(chunks: Iterator[bytes]) -> tuple[WireProtocol | None, Iterator[bytes]]:
+    """The dialect, None where none shows, and the chunks again."""
     head = b""
     protocol = None
     for chunk in chunks:
@@ -244,7 +269,7 @@ def _recognised(chunks: Iterator[bytes]) -> tuple[WireProtocol, Iterator[bytes]]
         protocol = recognise(head)
         if protocol is not None or len(head) > RECOGNISE_WITHIN:
             break
-    return protocol or OPENAI_CHAT, chain_iterables((head,), chunks)
+    return protocol, chain_iterables((head,), chunks)
 
 
 def _events(options: argparse.Namespace) -> int:
@@ -301,7 +326,10 @@ def _failed(error: StreamError) -> int:
         arrived.append(f"{len(message.text):,} characters of text")
         arrived.append(f"{len(message.tool_calls)} finished tool calls")
     how_much = f" ({', '.join(arrived)} had arrived)" if arrived else ""
-    return _complain(f"{error.kind}: {error}{how_much}", 1)
+    if isinstance(error, HttpStatusError) and error.body:
+        error.add_note(f"it says: {error.body[:BODY_SHOWN]}")
+    notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+    return _complain(f"{error.kind}: {error}{how_much}{notes}", 1)
 
 
 def _complain(message: str, code: int) -> int:

@@ -19,7 +19,7 @@ from .chain import DEFAULT_LIMITS, Limits, deltas
 from .iterate import iterate
 from .protocols import CONTENT_TYPES, find_protocol
 from .providers import Prompt, find_provider
-from .source import bytes_from
+from .source import RequestOptions, bytes_from
 
 
 class Asking(TypedDict, total=False):
@@ -28,9 +28,12 @@ class Asking(TypedDict, total=False):
     Attributes:
         provider: The provider's name, "anthropic" by default.
         model: The model; by default the provider's in `PROVIDERS`.
-        base_url: Another place that speaks the same; by default the provider's own. Without a key, none is sent there.
+        base_url: Another place that speaks the same; by default the provider's own. The key is sent there too, if there
+            is one; `api_key=""` sends none.
         options: Further fields of the request body: temperature, tools, …
         limits: How much of each thing is taken.
+        extras: Give also what only this provider sends, as `ProviderEvent`; False by default.
+        timeout: aiohttp's timeouts for this request: `sock_read` is the longest silence; by default the session's.
     """
 
     provider: str
@@ -38,6 +41,8 @@ class Asking(TypedDict, total=False):
     base_url: str | None
     options: Mapping[str, object]
     limits: Limits
+    extras: bool
+    timeout: aiohttp.ClientTimeout
 
 
 @value
@@ -47,18 +52,16 @@ class _Question:
     body: Mapping[str, object]
     protocol: WireProtocol
     limits: Limits
+    extras: bool
+    timeout: aiohttp.ClientTimeout | None
 
     def deltas(self, session: aiohttp.ClientSession) -> Observable[Delta]:
-        source = bytes_from(
-            session,
-            "POST",
-            self.url,
-            content_type=CONTENT_TYPES[self.protocol.framing],
-            json=self.body,
-            headers=self.headers,
-            allow_redirects=False,  # the key and the prompt are for this server alone
-        )
-        return deltas(source, self.protocol, limits=self.limits)
+        # The key and the prompt are for this server alone: no redirect is followed.
+        request: RequestOptions = {"json": self.body, "headers": self.headers, "allow_redirects": False}
+        if self.timeout is not None:
+            request["timeout"] = self.timeout
+        source = bytes_from(session, "POST", self.url, content_type=CONTENT_TYPES[self.protocol.framing], **request)
+        return deltas(source, self.protocol, limits=self.limits, extras=self.extras)
 
 
 def ask(
@@ -69,7 +72,7 @@ def ask(
     Args:
         session: The session to use.
         prompt: What the user says, or the messages of the conversation.
-        api_key: The provider's key; by default the value of its environment variable.
+        api_key: The provider's key; by default the value of its environment variable; "" for none.
         asking: See `Asking`.
 
     Returns:
@@ -92,7 +95,7 @@ def stream_llm(
 
     Args:
         prompt: What the user says, or the messages of the conversation.
-        api_key: The provider's key; by default the value of its environment variable.
+        api_key: The provider's key; by default the value of its environment variable; "" for none.
         session: The session to use; by default one is made for this answer.
         asking: See `Asking`.
 
@@ -126,15 +129,17 @@ def _question(
     base_url: str | None = None,
     options: Mapping[str, object] = MappingProxyType({}),
     limits: Limits = DEFAULT_LIMITS,
+    extras: bool = False,
+    timeout: aiohttp.ClientTimeout | None = None,
 ) -> _Question:
     known = find_provider(provider)
-    key = api_key or os.environ.get(known.key_variable, "")
+    key = os.environ.get(known.key_variable, "") if api_key is None else api_key
     if known.key_variable and not key and base_url is None:
         raise ValueError(f"no API key for {known.name}: pass api_key, or set {known.key_variable}")
     model = model or known.model
     url = (base_url or known.base_url).rstrip("/") + known.path.format(model=quote(model))
     body = {**known.body(model, prompt), **options}
-    return _Question(url, known.headers(key), body, find_protocol(known.protocol), limits)
+    return _Question(url, known.headers(key), body, find_protocol(known.protocol), limits, extras, timeout)
 
 
 async def _texts(question: _Question, session: aiohttp.ClientSession | None) -> AsyncGenerator[str, None]:

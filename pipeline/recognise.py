@@ -42,11 +42,18 @@ def recognise(head: bytes) -> WireProtocol | None:
         The dialect; None where it can't be told, or not yet.
     """
     if head[:1] == b"\0":  # a frame's length: no text begins like this
-        return _first(_of_frame(frame) for frame in _events(SplitFrames(), head))
+        return _first(_of_frame(frame) for frame in _frames(head))
     if head.lstrip()[:1] == b"{":
         lines = Chain[bytes, WireEvent](DecodeUtf8(), SplitJsonLines())
         return _first(_of_line(line) for line in _events(lines, head))
     return _first(_of_event(event) for event in _events(FrameSse(eof="dispatch"), head))
+
+
+def _frames(head: bytes) -> list[WireEvent]:
+    try:
+        return _events(SplitFrames(), head)
+    except ModuleNotFoundError:  # without the codec nothing can be told
+        return []
 
 
 def _first(found: Iterable[WireProtocol | None]) -> WireProtocol | None:
@@ -104,8 +111,13 @@ def _of_event(event: WireEvent) -> WireProtocol | None:
 
 
 def _of_choices(payload: dict[str, Any]) -> WireProtocol:
-    keys = [object_in(choice, "choice").keys() for choice in list_in(payload["choices"]) if type(choice) is dict]
-    is_text = payload.get("object") == "text_completion" or any(
-        "text" in named and not named & {"delta", "message"} for named in keys
-    )
+    is_text = payload.get("object") == "text_completion" or any(map(_is_text, list_in(payload["choices"])))
     return OPENAI_COMPLETIONS if is_text else OPENAI_CHAT
+
+
+def _is_text(choice: object) -> bool:
+    try:
+        keys = object_in(choice, "choice").keys()
+    except MalformedPayload:
+        return False
+    return "text" in keys and not keys & {"delta", "message"}

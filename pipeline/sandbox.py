@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from aiohttp import web
 
@@ -110,6 +110,19 @@ class Request:
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
+def _check(script: object, wire: object, fault: object) -> None:
+    """A test whose sandbox does something else than it says may pass for the wrong reason."""
+    if not (isinstance(script, Script) and isinstance(wire, Wire) and isinstance(fault, Fault | None)):
+        raise TypeError("Sandbox takes a Script, a Wire and a Fault, in this order or by name")
+    calls: tuple[object, ...] = script.calls
+    if not all(isinstance(call, ScriptedCall) for call in calls):
+        raise TypeError("the calls of a Script are ScriptedCalls")
+    if script.piece < 1 or any(size < 1 for size in wire.sizes):
+        raise ValueError("the pieces of a Script and the writes of a Wire have at least one character or byte")
+    if fault is not None and fault.kind not in get_args(FaultKind):
+        raise ValueError(f"no fault {fault.kind!r}; there are {', '.join(get_args(FaultKind))}")
+
+
 class Sandbox:
     """The scripted provider, as an asynchronous context manager that gives its base URL.
 
@@ -123,11 +136,16 @@ class Sandbox:
         base_url: "http://127.0.0.1:PORT/v1", while it runs.
         root_url: "http://127.0.0.1:PORT": the base URL for the clients of Anthropic, Google and Ollama.
         requests: The requests it got, oldest first.
+
+    Raises:
+        TypeError: An argument is in another's place.
+        ValueError: A piece or a write has no size, or there is no such fault.
     """
 
     def __init__(
         self, script: Script = DEFAULT_SCRIPT, wire: Wire = Wire(), fault: Fault | None = None, *, port: int = 0
     ) -> None:
+        _check(script, wire, fault)
         self.base_url = ""
         self.root_url = ""
         self.requests: list[Request] = []

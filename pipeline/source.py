@@ -75,7 +75,7 @@ def bytes_from(
     for 20 ms and 64 KiB at most, so that a connection whose answer is over goes back to the pool.
 
     Args:
-        session: The session to use; its own `total` timeout does not count here.
+        session: The session to use; its timeouts count, but for `total`, which would cut a long answer.
         method: The HTTP method.
         url: Where to.
         content_type: The content type that the answer must have, parameters aside; None takes any.
@@ -89,8 +89,8 @@ def bytes_from(
         - buffers up to: the window's limit and one piece; without a window, one piece
         - completes: at the clean end of the body; whether the answer is whole is not its to say
         - fails: `HttpStatusError` for any status but 200; `NotAnEventStream` for another content type;
-          `TransportError` where no answer came; `TruncatedStream` where its body broke; `IdleTimeout` where a
-          `timeout` with `sock_read` ran out; whatever a subscriber's `on_next` raised
+          `TransportError` where no answer came; `TruncatedStream` where its body broke; `IdleTimeout` where the
+          `sock_read` of the session or the request ran out; whatever a subscriber's `on_next` raised
 
     Source: HTML Standard §9.2.3 (status and content type of an event stream).
     """
@@ -228,11 +228,11 @@ class _Reading:
 async def _request(
     session: aiohttp.ClientSession, method: str, url: str, content_type: str | None, request: RequestOptions
 ) -> aiohttp.ClientResponse:
-    options: RequestOptions = {
-        "timeout": aiohttp.ClientTimeout(total=None, sock_connect=30),
-        "read_bufsize": READ_BUFFER,
-        **request,
-    }
+    own = session.timeout
+    timeout = aiohttp.ClientTimeout(
+        total=None, connect=own.connect, sock_connect=own.sock_connect, sock_read=own.sock_read
+    )
+    options: RequestOptions = {"timeout": timeout, "read_bufsize": READ_BUFFER, **request}
     headers = dict(options.get("headers", {}))
     if content_type is not None and "accept" not in map(str.lower, headers):
         headers["Accept"] = content_type
@@ -244,7 +244,7 @@ async def _request(
     except aiohttp.InvalidURL:
         raise
     except (*FAILURES, UnicodeError) as error:
-        raise TransportError(f"no answer: {type(error).__name__}", retry_safe=True) from error
+        raise TransportError(f"no answer: {str(error) or type(error).__name__}", retry_safe=True) from error
 
 
 async def _check(response: aiohttp.ClientResponse, content_type: str | None) -> None:

@@ -78,6 +78,7 @@ class OpenAIChatDecoder:
         self._choices: dict[int, _Choice] = {}
         self._usage: dict[str, Any] | None = None
         self._failed = False
+        self._is_foreign = False  # whether there was an event without choices before any choice
         self._speaker: _Choice | None = None  # whose text the template has
         self._template = TextTemplate("content")
 
@@ -115,6 +116,8 @@ class OpenAIChatDecoder:
         if data and event.event == "error":
             raise ProviderError(data)
         if data == DONE:
+            if self._is_foreign and not self._choices:
+                raise MalformedPayload("ends a stream in which nothing was openai-chat")
             return self._end(by_marker=True)
         if not data or data[0] == ":":  # a comment that somebody wrapped as data
             return ()
@@ -132,6 +135,8 @@ class OpenAIChatDecoder:
             raise provider_error(payload, payload)
         if self._failed:
             raise ProviderError("the choice ended with the finish reason 'error'", type="error")
+        if "choices" not in payload:
+            self._is_foreign = self._is_foreign or not self._choices
         if self._extras and "choices" not in payload and "usage" not in payload:
             yield ProviderEvent(str(payload.get("object") or event.event), payload)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rillet.operators import Delta, Done, Finish, TextDelta, Usage, WireEvent, WireProtocol
+from rillet.operators.errors import MalformedPayload
 
 from .payload import (
     DONE,
@@ -48,6 +49,8 @@ class OpenAICompletionsDecoder:
             raise provider_error(payload.get("error") or payload, payload)
         for item in list_in(payload.get("choices")):
             choice = object_in(item, "choice")
+            if "delta" in choice:
+                raise MalformedPayload("has a choice with a delta, as openai-chat has")
             number = count_in(choice.get("index")) or 0
             if number not in self._finished:
                 check_choice(number, self._finished)

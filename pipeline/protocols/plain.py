@@ -31,16 +31,20 @@ class PlainDecoder:
     def __init__(self, extras: bool = False) -> None:
         self._extras = extras
         self._open: set[int] = set()
+        self._known = self._unknown = 0
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
         data = event.data.strip()
         if data == DONE:
+            if self._unknown and not self._known:
+                raise MalformedPayload("ends a stream in which nothing was plain")
             return (Done(),)
         if not data:
             return ()
         payload = load_object(data)
         if event.event == "error" or ("error" in payload and "type" not in payload):
             raise provider_error(payload.get("error") or payload, payload)
+        self._known += 1
         match payload.get("type"):
             case "text":
                 text = text_in(payload["delta"], "delta")
@@ -58,6 +62,7 @@ class PlainDecoder:
             case "error":
                 raise provider_error(payload.get("error") or payload, payload)
             case kind:
+                self._known, self._unknown = self._known - 1, self._unknown + 1
                 return (ProviderEvent(str(kind), payload),) if self._extras else ()
 
     def finish(self) -> Iterable[Delta]:

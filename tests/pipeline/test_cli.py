@@ -120,8 +120,8 @@ def test_a_failed_stream_as_json_ends_with_a_summary_that_says_so(stream, capsys
         (["ask", "hi"], "no API key for anthropic: pass api_key, or set ANTHROPIC_API_KEY"),
         (["ask", "hi", "--provider", "acme"], "choose from 'anthropic', 'openai'"),
         (["demo", "--fault", "gremlins"], "choose from 'cut'"),
-        (["demo", "--after", "-1"], "-1 is not between 0"),
-        (["sandbox", "--port", "65536"], "65536 is not between 0 and 65535"),
+        (["demo", "--after", "-1"], "'-1' is not a number between 0"),
+        (["sandbox", "--port", "65536"], "'65536' is not a number between 0 and 65535"),
         ([], "required: COMMAND"),
     ],
 )
