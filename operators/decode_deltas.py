@@ -113,7 +113,7 @@ def decode_deltas(
     Raises:
         TypeError: `protocol` is none.
     """
-    given: object = protocol
-    if not isinstance(given, WireProtocol):  # a name, most likely, as `deltas` takes
-        raise TypeError(f"decode_deltas takes a WireProtocol, not {type(given).__name__}: see find_protocol")
+    # Most likely it is a name, as `deltas` takes.
+    if not isinstance(protocol, WireProtocol):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"decode_deltas takes a WireProtocol, not {type(protocol).__name__}: see find_protocol")
     return lift(lambda: DecodeDeltas(protocol, extras=extras))

@@ -114,8 +114,7 @@ def _check(script: object, wire: object, fault: object) -> None:
     """A test whose sandbox does something else than it says may pass for the wrong reason."""
     if not (isinstance(script, Script) and isinstance(wire, Wire) and isinstance(fault, Fault | None)):
         raise TypeError("Sandbox takes a Script, a Wire and a Fault, in this order or by name")
-    calls: tuple[object, ...] = script.calls
-    if not all(isinstance(call, ScriptedCall) for call in calls):
+    if not all(type(call) is ScriptedCall for call in script.calls):
         raise TypeError("the calls of a Script are ScriptedCalls")
     if script.piece < 1 or any(size < 1 for size in wire.sizes):
         raise ValueError("the pieces of a Script and the writes of a Wire have at least one character or byte")

@@ -143,3 +143,11 @@ def test_any_text_gives_an_object_or_that_one_error(text: str) -> None:
     except MalformedToolArguments:
         return
     assert type(args) is dict
+
+
+def test_digits_of_an_escape_are_no_integer() -> None:
+    assert parse_arguments(r'{"a":"\u53611234567890123456"}') == {"a": "\u53611234567890123456"}
+    assert parse_arguments(r'{"a":"\"1234567890123456789","n":12345678901234567890123}') == {
+        "a": '"1234567890123456789',
+        "n": 12345678901234567890123,
+    }

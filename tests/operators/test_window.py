@@ -165,3 +165,12 @@ def test_a_chunk_read_just_as_the_consumer_starts_to_wait_is_not_held() -> None:
     window.release_all()
     window.armed = False
     assert window.pending == 0
+
+
+def test_all_the_sources_of_one_window_are_resumed() -> None:
+    window, resumed = ByteWindow(10), []
+    window.add(20)
+    for source in ("a", "b"):
+        assert not window.when_open(lambda source=source: resumed.append(source))
+    window.release(20)
+    assert resumed == ["a", "b"]

@@ -633,3 +633,26 @@ def test_no_call_is_made_up(stream: tuple[str, bytes], places: list[int]) -> Non
             key = item.choice, item.index
             assert before == ToolCallEnd(item.index, item.choice)
             assert (item.id, item.name, item.args_text) == (begun[key].id, begun[key].name, fragments[key])
+
+
+@pytest.mark.parametrize(
+    "half", ["d", "data", "data:", 'data: {"choices":[{"index":1,"de', "data: {}\ndata: [", "data: [DON"]
+)
+@pytest.mark.parametrize("eof", ["discard", "dispatch"])
+def test_a_clean_end_inside_an_event_is_a_cut(half: str, eof: Eof) -> None:
+    finished = 'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}\n\n'
+    assert fed(StreamAssembler("openai-chat", eof=eof), [finished.encode()]).result() == ("a", [])
+    with pytest.raises(TruncatedStream, match="inside an event"):
+        fed(StreamAssembler("openai-chat", eof=eof), [finished.encode(), half.encode()]).result()
+
+
+@pytest.mark.parametrize("rest", [": ping", "id: 7", "data: [DONE]", 'data: {"choices":[]}', "event: x\n"])
+def test_what_is_no_half_event_does_not_spoil_a_clean_end(rest: str) -> None:
+    finished = 'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}\n\n'
+    assert fed(StreamAssembler("openai-chat"), [finished.encode(), rest.encode()]).result() == ("a", [])
+
+
+@pytest.mark.parametrize("protocol", ["plain", "openai-chat"])
+def test_a_stream_of_another_dialect_is_not_an_empty_answer(protocol: str) -> None:
+    with pytest.raises(MalformedPayload, match=f"nothing was {protocol}"):
+        fed(StreamAssembler(protocol), [b'data: {"symbol":"X"}\n\ndata: [DONE]\n\n']).result()

@@ -180,3 +180,18 @@ async def test_only_choice_0_is_text() -> None:
         tokens = [token async for token in stream_llm("hi", "key", provider="openai", base_url=base_url)]
     assert all(isinstance(token, str) and token for token in tokens)
     assert TextDelta(tokens[0]) == TextDelta(TEXT[:4])
+
+
+async def test_the_key_and_the_prompt_follow_no_redirect() -> None:
+    elsewhere: list[web.Request] = []
+
+    async def redirect(request: web.Request) -> web.Response:
+        elsewhere.extend([request] if request.path == "/elsewhere" else [])
+        return web.Response(status=307, headers={"Location": "/elsewhere"})
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", redirect)
+    async with TestServer(app) as server:
+        with pytest.raises(HttpStatusError) as raised:
+            await collect_stream("hi", "key", base_url=str(server.make_url("/v1")))
+    assert (raised.value.status, elsewhere) == (307, [])

@@ -166,3 +166,25 @@ async def test_after_a_break_the_server_sees_the_connection_close(session: aioht
         async for _ in iterate(ask(session, "hi", provider="openai", base_url=base_url)):
             break
         await sandbox.requests_over()
+
+
+async def test_two_sources_under_one_window_both_arrive(session: aiohttp.ClientSession) -> None:
+    text = "0123456789" * 20_000
+    async with Sandbox(Script(text=text, piece=100)) as base_url, asyncio.timeout(20):
+        both = rx.merge(*(ask(session, "hi", provider="openai", base_url=base_url) for _ in range(2)))
+        deltas = [delta async for delta in iterate(both, window=ByteWindow(16 * 1024))]
+    assert sum(len(delta.text) for delta in deltas if isinstance(delta, TextDelta)) == 2 * len(text)
+
+
+async def test_one_that_leaves_a_shared_stream_does_not_hold_the_other(session: aiohttp.ClientSession) -> None:
+    text = "0123456789" * 20_000
+    async with Sandbox(Script(text=text, piece=100)) as base_url, asyncio.timeout(20):
+        shared = ask(session, "hi", provider="openai", base_url=base_url).pipe(rxops.share())
+        leaving = iterate(shared, window=ByteWindow(16 * 1024))
+        await anext(leaving)
+        staying = iterate(shared, window=ByteWindow(16 * 1024))
+        first = await anext(staying)
+        await leaving.aclose()
+        rest = [delta async for delta in staying]
+    assert isinstance(first, TextDelta)
+    assert text.endswith("".join(delta.text for delta in [first, *rest] if isinstance(delta, TextDelta)))

@@ -397,3 +397,19 @@ async def test_closing_it_ends_a_stalled_answer(session: aiohttp.ClientSession) 
     async with asyncio.timeout(5), Sandbox(SCRIPT, fault=Fault("stall")) as base_url:
         response = await session.post(base_url + "/chat/completions", json={})
     response.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((Script(), Fault("cut")), TypeError),
+        (("hello",), TypeError),
+        ((Script(calls=(("f", {}),)),), TypeError),  # type: ignore[arg-type]
+        ((Script(piece=0),), ValueError),
+        ((Script(), Wire(sizes=(0,))), ValueError),
+        ((Script(), Wire(), Fault("nope")), ValueError),  # type: ignore[arg-type]
+    ],
+)
+def test_a_sandbox_that_could_not_do_as_told_is_not_made(arguments, error) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(error):
+        Sandbox(*arguments)

@@ -114,7 +114,15 @@ async def test_an_http_error_tells_its_status_headers_body_and_wait(session: aio
 
 @pytest.mark.parametrize(
     ("retry_after", "seconds"),
-    [("0", 0.0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("soon", None), ("²", None), ("-1", None), ("", None)],
+    [
+        ("0", 0.0),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+        ("soon", None),
+        ("Fri, 31 Dec 9999 23:59:59 -2359", None),
+        ("²", None),
+        ("-1", None),
+        ("", None),
+    ],
 )
 async def test_retry_after_is_seconds_or_a_date(
     session: aiohttp.ClientSession, retry_after: str, seconds: float | None
@@ -363,3 +371,24 @@ async def test_reactivex_retry_asks_again(session: aiohttp.ClientSession) -> Non
         assert type(await seen.outcome()) is TruncatedStream
     assert len(sandbox.requests) == 3
     assert sum(isinstance(item, TextDelta) for item in seen) % 3 == 0
+
+
+@pytest.mark.parametrize("location", ["http://", "http:///x", "http://[::1", "http://127.0.0.1:99999/", "http://a..b/"])
+async def test_a_redirect_to_no_url_is_a_transport_error(session: aiohttp.ClientSession, location: str) -> None:
+    async def redirect(request: web.Request) -> web.Response:
+        return web.Response(status=302, headers={"Location": location})
+
+    async with serving(redirect) as url:
+        seen = Seen()
+        bytes_from(session, "GET", url).subscribe(seen)
+        assert type(await seen.outcome()) is TransportError
+
+
+async def test_the_session_s_own_read_timeout_counts() -> None:
+    async with (
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(sock_read=0.05)) as session,
+        Sandbox(LONG, fault=Fault("stall", after=900)) as base_url,
+    ):
+        seen = Seen()
+        post(session, base_url).subscribe(seen)
+        assert type(await seen.outcome()) is IdleTimeout

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rillet.operators import Message, ToolCall
+from rillet.operators import Message, ProviderEvent, ToolCall
 from rillet.operators.errors import StreamError, TruncatedStream
 from rillet.pipeline import StreamAssembler
 
@@ -37,10 +37,12 @@ def frame() -> Callable[..., bytes]:
 
 @pytest.fixture(scope="session")
 def check_cuts(cuts: Callable[[bytes], Iterator[list[bytes]]]) -> Callable[..., None]:
-    """However a stream is cut, it gives the same deltas, and exactly these messages."""
+    """However a stream is cut, it gives the same deltas, and exactly these messages; extras only add to them."""
 
     def check(protocol: str, wire: bytes, *expected: Message) -> None:
         deltas = StreamAssembler(protocol).feed(wire)
+        with_extras = StreamAssembler(protocol, extras=True).feed(wire)
+        assert [delta for delta in with_extras if type(delta) is not ProviderEvent] == deltas
         for pieces in cuts(wire):
             assembler = StreamAssembler(protocol)
             assert [delta for piece in pieces for delta in assembler.feed(piece)] == deltas

@@ -311,6 +311,10 @@ def test_a_figure_that_is_null_replaces_none() -> None:
     )
 
 
+def test_figures_are_bounded() -> None:
+    assert type(failure(*(ends(**{f"figure_{n}": n}) for n in range(1_000)))[0]) is MalformedPayload
+
+
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [

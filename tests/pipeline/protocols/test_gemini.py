@@ -32,6 +32,7 @@ from rillet.operators.errors import (
     UnclosedToolCall,
 )
 from rillet.pipeline import Limits, StreamAssembler
+from rillet.pipeline.protocols.gemini import MAX_GAP
 
 Event = dict[str, Any] | str
 Check = Callable[..., None]
@@ -230,6 +231,11 @@ def test_candidates_are_choices_with_calls_of_their_own() -> None:
     assert [(call.index, call.choice) for call in second.tool_calls] == [(0, 1)]
 
 
+def test_candidates_are_bounded() -> None:
+    event = {"candidates": [{"index": n, "content": {"parts": [{"text": "a"}]}} for n in range(10_000)]}
+    assert type(failure(event)[0]) is MalformedPayload
+
+
 # Calls whose arguments grow
 
 
@@ -331,6 +337,17 @@ def test_a_string_that_said_it_would_go_on_is_not_finished(end: list[Event]) -> 
 def test_a_path_that_names_no_place_is_malformed(path: Any) -> None:
     error, so_far = failure(opens(), grows(path, numberValue=1), CLOSES, STOPS)
     assert (type(error), so_far.tool_calls) == (MalformedPayload, ())
+
+
+def test_paths_may_leave_out_a_few_items_of_a_list() -> None:
+    assert len(grown(grows(f"$.a[{MAX_GAP - 1}]", numberValue=1))["a"]) == MAX_GAP
+    assert type(failure(opens(), grows(f"$.a[{MAX_GAP}]", numberValue=1))[0]) is MalformedPayload
+
+
+def test_all_the_paths_of_a_call_are_bounded() -> None:
+    steps = ".a" * 198
+    paths = [{"jsonPath": f"${steps}.b{n}", "nullValue": None} for n in range(1_000)]
+    assert type(failure(opens(), call(partialArgs=paths, willContinue=True), CLOSES, STOPS)[0]) is MalformedPayload
 
 
 def test_a_path_may_not_be_longer_than_200_steps() -> None:
@@ -444,6 +461,7 @@ BUSY = {"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}}
     "event",
     [
         pytest.param(BUSY, id="as data"),
+        pytest.param(f"event: error\r\ndata: {json.dumps(BUSY['error'])}", id="event: error, bare"),
         pytest.param(json.dumps(BUSY), id="without data:"),
         pytest.param(json.dumps(BUSY, indent=2), id="over several lines"),
         pytest.param(json.dumps(BUSY, indent=2).replace("\n", "\r\n"), id="over several lines, CRLF"),

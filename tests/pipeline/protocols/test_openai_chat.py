@@ -989,3 +989,14 @@ def test_extras_show_what_only_some_servers_send() -> None:
 
 def test_without_extras_they_are_left_out() -> None:
     assert decoded(chunk({"content": "a", "annotations": [1]}), {"object": "moderation"}) == [TextDelta("a")]
+
+
+def test_two_entries_of_one_choice_in_an_event_keep_their_own_arguments() -> None:
+    entries = [
+        {"index": 0, "delta": {"tool_calls": [{"function": {"name": name, "arguments": {"n": 10**30 + n}}}]}}
+        for n, name in enumerate(("pay", "get"))
+    ]
+    assembler = StreamAssembler("openai-chat")
+    assembler.feed(f"data: {json.dumps({'choices': entries})}\n\ndata: [DONE]\n\n".encode())
+    _, calls = assembler.result()
+    assert [(call.name, call.args) for call in calls] == [("pay", {"n": 10**30}), ("get", {"n": 10**30 + 1})]

@@ -172,6 +172,11 @@ def test_anything_else_is_malformed(event: Event) -> None:
     assert (type(error), so_far.text, "event 2" in str(error)) == (MalformedPayload, "a", True)
 
 
+def test_choices_are_bounded() -> None:
+    event = {"choices": [{"text": "a", "index": n} for n in range(10_000)]}
+    assert type(failure(event)[0]) is MalformedPayload
+
+
 @pytest.mark.parametrize(
     "place", ['{"choices":[{"text":%s}]}', '{"error":{"message":%s}}', '{"error":%s}', '{"usage":{"x":%s}}']
 )

@@ -305,6 +305,7 @@ def test_a_tool_that_the_provider_runs_is_no_call(kind: str) -> None:
     fragment = event("mcp_call_arguments.delta", output_index=0, delta="{}")
     events = [added(0, kind), fragment, item_done(0, "{}", kind)]
     assert message(*events, completed()) == Message(finish=Finish("stop", "completed"))
+    assert decoded(*events) == []
     kinds = [event.kind for event in decoded(*events, extras=True) if type(event) is ProviderEvent]
     assert kinds == [kind, "response.mcp_call_arguments.delta", kind]
 
@@ -336,9 +337,18 @@ def test_raw_text_may_come_in_the_item_alone(text: str) -> None:
     assert call.args == {"input": text}
 
 
-def test_raw_text_that_differs_is_malformed() -> None:
-    events = [added(0, "custom_tool_call"), raw(0, "a"), item_done(0, "b", "custom_tool_call")]
-    assert type(failure(*events, completed())[0]) is MalformedPayload
+def test_raw_text_may_come_in_its_done_event_alone() -> None:
+    done = event("custom_tool_call_input.done", output_index=0, input=SAID)
+    (call,) = message(added(0, "custom_tool_call"), done, item_done(0, "", "custom_tool_call"), completed()).tool_calls
+    assert call.args == {"input": SAID}
+
+
+@pytest.mark.parametrize(
+    "copy", [event("custom_tool_call_input.done", output_index=0, input="b"), item_done(0, "b", "custom_tool_call")]
+)
+def test_raw_text_that_differs_is_malformed(copy: Event) -> None:
+    error, so_far = failure(added(0, "custom_tool_call"), raw(0, "a"), copy, completed())
+    assert (type(error), so_far.tool_calls) == (MalformedPayload, ())
 
 
 def test_raw_text_cut_short_is_not_closed() -> None:

@@ -96,6 +96,13 @@ def test_a_filler_may_differ_and_nothing_behind_it() -> None:
     assert template.read(PADDED % ("b", 'z","error":"1')) == ""
 
 
+@pytest.mark.parametrize("filler", ['"', "}", ""])
+def test_a_filler_that_is_cut_is_not_taken_for_one(filler: str) -> None:
+    template = TextTemplate("content")
+    assert template.learn(PADDED % ("a", "xy"), "a")
+    assert template.read('{"content":"b","obfuscation":"' + filler) == ""
+
+
 @pytest.mark.parametrize(("data", "text"), [(EVENT % '\\"', '"'), ('{"a":{"content":"x"},"content":"x"}', "x")])
 def test_what_can_not_be_told_apart_is_not_learnt(data: str, text: str) -> None:
     assert not TextTemplate("content").learn(data, text)
