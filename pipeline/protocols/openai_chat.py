@@ -152,7 +152,7 @@ class OpenAIChatDecoder:
         if delta:
             yield from self._read_delta(choice, delta)
         if reason := payload.get("finish_reason"):
-            self._failed = reason == "error"
+            self._failed = self._failed or reason == "error"
             yield from choice.end(text_in(reason, "finish_reason"), payload.get("native_finish_reason"))
         yield from self._read_usage(payload)
 

@@ -22,12 +22,12 @@ Outcome = tuple[list[tuple[str, str]], str]
 
 
 def the_three(
-    *, max_bytes: int | None, max_line: int | None, max_event: int | None, eof: Any, stray: Any
+    *, max_bytes: int | None, max_line: int | None, max_event: int | None, eof: Any, stray: Any, half: Any
 ) -> Chain[bytes, WireEvent]:
     return Chain(
         DecodeUtf8(max_bytes=max_bytes),
-        SplitLines(max_line=max_line, eof="dispatch" if "dispatch" in (eof, stray) else "discard"),
-        GroupEvents(max_event=max_event, eof=eof, stray=stray),
+        SplitLines(max_line=max_line, eof="dispatch" if {eof, stray, half} & {"dispatch", "fail"} else "discard"),
+        GroupEvents(max_event=max_event, eof=eof, stray=stray, half=half),
     )
 
 
@@ -89,6 +89,7 @@ options = st.fixed_dictionaries(
         "max_event": limits,
         "eof": st.sampled_from(["discard", "dispatch"]),
         "stray": st.sampled_from(["ignore", "dispatch"]),
+        "half": st.sampled_from(["discard", "fail"]),
     }
 )
 

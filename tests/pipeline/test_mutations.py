@@ -19,6 +19,14 @@ import pytest
 
 from rillet.operators.errors import StreamError
 from rillet.pipeline import StreamAssembler, find_protocol
+from rillet.pipeline.scripting import (
+    Script,
+    ScriptedCall,
+    anthropic_events,
+    gemini_events,
+    ollama_lines,
+    openai_responses_events,
+)
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings"
 PROTOCOLS = {
@@ -176,10 +184,31 @@ def check(protocol: str, wire: bytes, seed: int, count: int) -> None:
         assert not unknown, f"{protocol}, seed {seed}, {label}: {unknown}"
 
 
-@pytest.mark.parametrize(("protocol", "events"), [("plain", PLAIN), ("openai-chat", CHAT)])
-@pytest.mark.parametrize("seed", range(5))
-def test_small_streams(protocol: str, events: list[Any], seed: int) -> None:
-    check(protocol, sse(events), seed, 400)
+def typed(events: Iterator[str]) -> bytes:
+    return b"".join(f"event: {json.loads(data)['type']}\ndata: {data}\n\n".encode() for data in events)
+
+
+SCRIPT = Script(
+    "Hi é.",
+    reasoning="hm",
+    calls=(ScriptedCall("f", {"a": 1, "b": "é"}), ScriptedCall("g", {}), ScriptedCall("h", {"c": [1, {"d": None}]})),
+    usage=(3, 4),
+)
+SMALL = {
+    "plain": sse(PLAIN),
+    "openai-chat": sse(CHAT),
+    "openai-responses": typed(openai_responses_events(SCRIPT)),
+    "anthropic": typed(anthropic_events(SCRIPT)),
+    "gemini": b"".join(f"data: {data}\n\n".encode() for data in gemini_events(SCRIPT)),
+    "ollama": b"".join(f"{line}\n".encode() for line in ollama_lines(SCRIPT)),
+}
+
+
+@pytest.mark.parametrize("protocol", SMALL)
+@pytest.mark.parametrize("seed", range(3))
+def test_small_streams(protocol: str, seed: int) -> None:
+    assert calls_in(protocol, SMALL[protocol])
+    check(protocol, SMALL[protocol], seed, 400)
 
 
 def recorded() -> list[Any]:

@@ -207,7 +207,7 @@ def test_calls_are_counted_apart_from_contents() -> None:
 
 def test_extras_show_plans_citations_and_unknown_events() -> None:
     odd: dict[str, Any] = {"type": "odd", "x": [1]}
-    assert decoded(PLAN, CITATION, odd, extras=True) == [
+    assert decoded(BEGIN, PLAN, CITATION, odd, content("end"), extras=True) == [
         ProviderEvent("tool-plan-delta", PLAN),
         ProviderEvent("citation-start", CITATION),
         ProviderEvent("odd", odd),

@@ -123,6 +123,7 @@ def test_after_done_nothing_counts(late: Event) -> None:
         pytest.param([says("a")], id="text"),
         pytest.param([{"choices": [], "usage": USED}], id="usage alone"),
         pytest.param([says("a"), says("b", "stop", n=1)], id="a choice without a reason"),
+        pytest.param([says(""), says("b", "stop", n=1)], id="a choice without text or a reason"),
         pytest.param([says("a", "stop"), says("b")], id="text after the reason"),
     ],
 )
