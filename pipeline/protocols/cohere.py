@@ -16,7 +16,7 @@ from rillet.operators import (
     WireEvent,
     WireProtocol,
 )
-from rillet.operators.errors import MalformedPayload, ProviderError
+from rillet.operators.errors import MalformedPayload
 
 from .calls import Calls
 from .payload import (
@@ -102,7 +102,9 @@ class CohereDecoder:
             yield Usage(_whole(tokens.get("input_tokens")), _whole(tokens.get("output_tokens")), None, usage)
         reason = required_text(delta, "finish_reason")
         if reason == "ERROR" or delta.get("error"):
-            raise ProviderError(text_in(delta.get("error"), "error"), type=reason)
+            error = delta.get("error") or ""
+            details = {"message": error} if isinstance(error, str) else object_in(error, "error")
+            raise provider_error({"type": reason, **details}, delta)
         yield Finish(finish_reason(reason), reason)
         yield Done()
 

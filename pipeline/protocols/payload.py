@@ -19,7 +19,7 @@ _beyond_64_bits = re.compile(r"[0-9]{19}")  # orjson makes floats of larger inte
 
 _REASONS: dict[FinishReason, str] = {
     "stop": "stop end_turn eos stop_sequence complete completed",
-    "length": "length max_tokens max_output_tokens incomplete model_context_window_exceeded",
+    "length": "length max_tokens max_output_tokens incomplete model_context_window_exceeded budget_exceeded",
     "tool_calls": "tool_calls tool_call tool_use function_call requires_action",
     "content_filter": "content_filter content_filtered safety recitation blocklist prohibited_content spii "
     "image_safety guardrail_intervened",

@@ -16,6 +16,8 @@ from reactivex.testing.subscription import Subscription
 from rillet.operators import (
     Delta,
     Done,
+    EventFrame,
+    JsonLine,
     ServerSentEvent,
     TextDelta,
     ToolCall,
@@ -29,6 +31,8 @@ from rillet.operators import (
     decode_utf8,
     group_events,
     require_done,
+    split_frames,
+    split_json_lines,
     split_lines,
 )
 from rillet.operators.errors import TruncatedStream
@@ -67,6 +71,9 @@ WIRE = [b"\xef\xbb\xbf: hello\r\n\r\ndata: \xc3\xa9\r\n\r", b"\ndata: {\r\rdata"
 FIVE: list[Operator] = [decode_utf8(), split_lines(), group_events(), decode_deltas(WORDS), assemble_tools()]
 
 
+FRAME = bytes.fromhex("000000100000000005c248eb7d98c8ff")  # no headers, no payload
+
+
 class Case(NamedTuple):
     """An operator, and what it makes of each item."""
 
@@ -99,6 +106,13 @@ def apart(*operators: Operator) -> Operator:
 CASES = {
     "decode_utf8": Case(decode_utf8(), [(b"Caf\xc3", ["Caf"]), (b"\xa9", ["é"]), (b"\xe2\x98", []), (b"\x95", ["☕"])]),
     "split_lines": Case(split_lines(), [("a\r", ["a"]), ("\nb", []), ("c\n\nd\n", ["bc", "", "d"]), ("e\n", ["e"])]),
+    "split_json_lines": Case(
+        split_json_lines(), [('{"a":1}\n', [JsonLine('{"a":1}')]), ("{", []), ("}\n\n{}\n", [JsonLine("{}")] * 2)]
+    ),
+    "split_frames": Case(
+        split_frames(),
+        [(FRAME, [EventFrame({}, b"")]), (FRAME[:9], []), (FRAME[9:] + FRAME, [EventFrame({}, b"")] * 2)],
+    ),
     "group_events": Case(
         group_events(),
         [
