@@ -17,7 +17,7 @@ from rillet.operators.errors import StreamError, TruncatedStream
 from rillet.pipeline import StreamAssembler, find_protocol
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings"
-EVERY_BYTE_UP_TO = 8_000
+EVERY_BYTE_UP_TO = 5_000
 CUTS_INSIDE_AN_EVENT = 3
 SEED = 2718
 
