@@ -13,6 +13,9 @@ from .events import WireEvent
 from .stage import BatchStage, lift
 from .value import value
 
+# What reading a payload of another shape raises.
+SHAPE_ERRORS = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
+
 
 class Decoder(Protocol):
     """One stream of a dialect: it reads events, keeps what it must, and knows what "done" means.
@@ -62,23 +65,29 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
         deltas: list[Delta] = []
         decode = self._decoder.decode
         for number, event in enumerate(() if self._done else batch, self.events_seen + 1):
+            self.events_seen = number
             try:
                 deltas += decode(event)
-            except (LookupError, TypeError, AttributeError, RecursionError) as error:
-                return deltas, _malformed(f"is not shaped as {self._protocol.name} says", number, event, error)
             except MalformedPayload as error:
                 return deltas, _malformed(str(error), number, event, error.__cause__)
             except StreamError as error:
                 return deltas, error
+            except SHAPE_ERRORS as error:
+                return deltas, _malformed(f"is not shaped as {self._protocol.name} says", number, event, error)
             if deltas and deltas[-1].__class__ is Done:
                 self._done = True
                 break
-        self.events_seen += len(batch)
         return deltas, None
 
     def finish(self) -> Iterator[Delta]:
-        if not self._done:
+        if self._done:
+            return
+        try:
             yield from self._decoder.finish()
+        except StreamError:
+            raise
+        except SHAPE_ERRORS as error:
+            raise MalformedPayload(f"the stream does not end as {self._protocol.name} says") from error
 
 
 def _malformed(problem: str, number: int, event: WireEvent, cause: BaseException | None) -> MalformedPayload:
@@ -111,7 +120,7 @@ def decode_deltas(
         - fails: `MalformedPayload` with the number of the event; `ProviderError` where the provider reports one
 
     Raises:
-        TypeError: `protocol` is none.
+        TypeError: `protocol` is not a `WireProtocol`.
     """
     # Most likely it is a name, as `deltas` takes.
     if not isinstance(protocol, WireProtocol):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from math import isinf
+from typing import cast
 
 import orjson
 
@@ -32,7 +33,7 @@ def parse_arguments(text: str) -> dict[str, Json]:
 
     Source: RFC 8259. `NaN`, infinities and lone surrogates are refused.
     """
-    if not text or text.isspace():
+    if not text.strip(" \t\r\n"):
         return {}
     value = _loads(text, text)
     if isinstance(value, str):
@@ -51,15 +52,24 @@ _NAMES = {list: "array", str: "string", int: "number", float: "number", bool: "l
 
 def _loads(text: str, whole: str) -> Json:
     try:
-        return orjson.loads(text) if not _beyond_64_bits.search(text) else _exact(text)
+        return strict_json(text)
     except json.JSONDecodeError as error:
         raise MalformedToolArguments(f"invalid JSON at character {error.pos:,} of {len(text):,}", whole) from None
     except (ValueError, RecursionError):
         raise MalformedToolArguments("a number or a nesting too large", whole) from None
 
 
-def _exact(text: str) -> Json:
-    """The slower way for large integers, of which orjson makes floats; that all else is strict, orjson says."""
+def strict_json(text: str) -> Json:
+    """A strict JSON document, with integers exact at any size.
+
+    Raises:
+        json.JSONDecodeError: It is none.
+        ValueError: A number is too large.
+        RecursionError: It is nested too deep.
+    """
+    if not _beyond_64_bits.search(text):
+        return cast("Json", orjson.loads(text))
+    # orjson makes floats of larger integers: they are read the slower way, and that all else is strict, orjson says.
     value: Json = json.loads(text, parse_float=_finite)
     orjson.loads(_token.sub(lambda token: token[0] if token[0][0] == '"' else "1", text))
     return value

@@ -60,7 +60,7 @@ def require_done() -> Callable[[Observable[Delta]], Observable[Delta]]:
         An operator from deltas to deltas.
 
         - emits: everything up to and with `Done`
-        - holds back: nothing
+        - holds back: nothing; it keeps the fragments of open calls, for `UnclosedToolCall` to tell
         - completes: right after `Done`, disposing the source at once; what the source does then is not seen any more
         - fails: `TruncatedStream` where the source ends without `Done`; `UnclosedToolCall` where `Done` comes while a
           tool call is open

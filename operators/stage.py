@@ -79,7 +79,8 @@ class Chain(Stage[In, Out]):
     def feed(self, batch: Iterable[In]) -> Iterator[Out]:
         for item in batch:
             if self.lazy:
-                yield from self._through((item,))
+                yield from _through(self.stages, iter((item,)))
+                self.closed = any(stage.closed for stage in self.stages)
             else:
                 given, fault = self.take((item,))
                 yield from given
@@ -92,47 +93,29 @@ class Chain(Stage[In, Out]):
         items: Sequence[Any] = batch
         stages = iter(self.stages)
         for stage in stages:
-            items, fault = stage.take(items)
+            try:
+                items, fault = stage.take(items)
+            except Exception as error:  # a stage of somebody else's, which should have given it
+                items, fault = (), error
             if stage.closed:
                 self.closed = True
             if fault is not None:
-                return self._take_rest(stages, items, fault)
+                rest = collected(partial(_through, stages, _then_raise(items, fault)))
+                self.closed = any(stage.closed for stage in self.stages)
+                return rest
             if not items:
                 break
         return items, None
-
-    def _take_rest(
-        self, stages: Iterator[Stage[Any, Any]], items: Sequence[Any], fault: Exception | None
-    ) -> tuple[Sequence[Any], Exception | None]:
-        """What the stages after a fault still give of the items before it, and what they make of the fault."""
-        for stage in stages:
-            given, own = stage.take(items)
-            if stage.closed:  # before the fault: it is of no interest any more
-                self.closed, fault = True, None
-            elif own is None and fault is not None:
-                more, own = collected(partial(stage.fail, fault))
-                given = [*given, *more]
-            items, fault = given, own
-        return items, fault
 
     def finish(self) -> Iterator[Out]:
         return self._end(iter(()))
 
     def fail(self, error: Exception) -> Iterator[Out]:
-        return self._end(_raise(error))
-
-    def _through(self, batch: Iterable[In]) -> Iterator[Out]:
-        flow: Iterable[Any] = batch
-        for stage in self.stages:
-            flow = _run(stage, flow)
-        yield from flow
-        self.closed = any(stage.closed for stage in self.stages)
+        return self._end(_then_raise((), error))
 
     def _end(self, flow: Iterator[Any]) -> Iterator[Out]:
         last_closed = max((n for n, stage in enumerate(self.stages) if stage.closed), default=-1)
-        for stage in self.stages[last_closed + 1 :]:
-            flow = _run(stage, flow, end=True)
-        return flow
+        return _through(self.stages[last_closed + 1 :], flow, end=True)
 
 
 def _flat(stages: Iterable[Stage[Any, Any]]) -> Iterator[Stage[Any, Any]]:
@@ -169,9 +152,16 @@ def _run(stage: Stage[Any, Any], flow: Iterable[Any], *, end: bool = False) -> I
         yield from stage.finish()
 
 
-def _raise(error: Exception) -> Iterator[Any]:
+def _through(stages: Iterable[Stage[Any, Any]], flow: Iterator[Any], *, end: bool = False) -> Iterator[Any]:
+    """The flow through the stages, lazily."""
+    for stage in stages:
+        flow = _run(stage, flow, end=end)
+    return flow
+
+
+def _then_raise(items: Iterable[Any], error: Exception) -> Iterator[Any]:
+    yield from items
     raise error
-    yield
 
 
 class StageObservable(Observable[Out]):
@@ -215,7 +205,10 @@ class StageObservable(Observable[Out]):
         def on_next(item: object) -> None:
             if upstream.is_disposed:  # a source that pushes inside subscribe can't be stopped from here
                 return
-            given, fault = (stage.feed((item,)), None) if stage.lazy else stage.take((item,))
+            try:
+                given, fault = (stage.feed((item,)), None) if stage.lazy else stage.take((item,))
+            except Exception as error:  # of a stage that should have given it
+                given, fault = (), error
             if deliver(given, fault) and stage.closed:  # what closed is over; in a chain, what comes after it is not
                 complete(*(collected(stage.finish) if isinstance(stage, Chain) else ((), None)))
 

@@ -58,7 +58,11 @@ class StreamAssembler:
             raise self._error
         if self._ended and not self._chain.closed:
             raise RuntimeError("feed after result: the stream was declared over")
-        deltas, self._error = ((), None) if self._chain.closed else self._chain.take((chunk,))
+        try:
+            deltas, self._error = ((), None) if self._chain.closed else self._chain.take((chunk,))
+        except Exception as error:  # whatever it is, what follows would not be the same stream
+            self._error = error
+            raise
         if self._error is not None:
             raise self._error
         return list(deltas)

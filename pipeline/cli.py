@@ -22,7 +22,7 @@ from reactivex import Observable
 
 from rillet.operators import Chain, Delta, ServerSentEvent, Stage, WireProtocol
 from rillet.operators.decode_utf8 import DecodeUtf8
-from rillet.operators.errors import HttpStatusError, NotAnEventStream, StreamError
+from rillet.operators.errors import HttpStatusError, NotAnEventStream, StreamError, TruncatedStream
 from rillet.operators.group_events import GroupEvents
 from rillet.operators.split_lines import SplitLines
 
@@ -206,11 +206,12 @@ async def _run_ask(options: argparse.Namespace, screen: Screen) -> None:
                 base_url=options.base_url,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=options.timeout),
             )
+        except ValueError as error:
+            raise _UsageError(error) from error
+        try:
             await _show(answer, screen)
-        except StreamError:
-            raise
-        except ValueError as error:  # no key; or a base URL that is none
-            raise _UsageError(str(error) if options.base_url is None else f"{options.base_url}: {error}") from error
+        except aiohttp.InvalidURL as error:
+            raise _UsageError(f"{options.base_url} is no base URL") from error
 
 
 async def _show(observable: Observable[Delta], screen: Screen) -> Answer:
@@ -237,7 +238,7 @@ def _parse(options: argparse.Namespace) -> int:
         for delta in _run(chain, chunks):
             screen.show(delta)
     except StreamError as error:
-        if chain is not None and error.bytes_seen and not chain.events_seen:
+        if isinstance(error, TruncatedStream) and chain and error.bytes_seen and not chain.events_seen:
             error.add_note("there is no event in it: is it an event stream?")
         screen.end(error.partial, error)
         raise
@@ -249,15 +250,16 @@ def _opened(options: argparse.Namespace) -> tuple[DeltaChain, Iterator[bytes]]:
     """The chain for the dialect asked for or recognised, and the chunks."""
     chunks = _chunks(options.file)
     protocol = options.protocol
-    if protocol in (None, "auto"):
-        protocol, chunks = _recognised(chunks)
-    if options.protocol == "auto":
-        print(f"rillet: this is {protocol.name if protocol else 'no dialect that I know'}", file=sys.stderr)
     try:
+        if protocol in (None, "auto"):
+            protocol, chunks = _recognised(chunks)
         # A stream that shows no dialect is read as the commonest, which says what it lacks.
-        return DeltaChain(protocol or OPENAI_CHAT), chunks
+        chain = DeltaChain(protocol or OPENAI_CHAT)
     except ModuleNotFoundError as error:
         raise _UsageError(error) from error
+    if options.protocol == "auto":
+        print(f"rillet: this is {protocol.name if protocol else 'no dialect that I know'}", file=sys.stderr)
+    return chain, chunks
 
 
 def _recognised(chunks: Iterator[bytes]) -> tuple[WireProtocol | None, Iterator[bytes]]:

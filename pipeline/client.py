@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, nullcontext
 from types import MappingProxyType
 from typing import TypedDict, Unpack
@@ -20,6 +20,8 @@ from .iterate import iterate
 from .protocols import CONTENT_TYPES, find_protocol
 from .providers import Prompt, find_provider
 from .source import RequestOptions, bytes_from
+
+PATIENCE = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=300)
 
 
 class Asking(TypedDict, total=False):
@@ -90,13 +92,13 @@ def stream_llm(
     *,
     session: aiohttp.ClientSession | None = None,
     **asking: Unpack[Asking],
-) -> AsyncIterator[str]:
+) -> AsyncGenerator[str, None]:
     """The text of an answer, token by token as it comes; joined with nothing between them, they are the answer.
 
     Args:
         prompt: What the user says, or the messages of the conversation.
         api_key: The provider's key; by default the value of its environment variable; "" for none.
-        session: The session to use; by default one is made for this answer.
+        session: The session to use; by default one is made for this answer, which bears five minutes of silence.
         asking: See `Asking`.
 
     Yields:
@@ -144,7 +146,7 @@ def _question(
 
 async def _texts(question: _Question, session: aiohttp.ClientSession | None) -> AsyncGenerator[str, None]:
     async with (
-        nullcontext(session) if session else aiohttp.ClientSession() as asking,
+        nullcontext(session) if session else aiohttp.ClientSession(timeout=PATIENCE) as asking,
         aclosing(iterate(question.deltas(asking))) as flow,
     ):
         async for delta in flow:

@@ -42,18 +42,11 @@ def recognise(head: bytes) -> WireProtocol | None:
         The dialect; None where it can't be told, or not yet.
     """
     if head[:1] == b"\0":  # a frame's length: no text begins like this
-        return _first(_of_frame(frame) for frame in _frames(head))
+        return _first(_of_frame(frame) for frame in _events(SplitFrames(), head))
     if head.lstrip()[:1] == b"{":
         lines = Chain[bytes, WireEvent](DecodeUtf8(), SplitJsonLines())
         return _first(_of_line(line) for line in _events(lines, head))
     return _first(_of_event(event) for event in _events(FrameSse(eof="dispatch"), head))
-
-
-def _frames(head: bytes) -> list[WireEvent]:
-    try:
-        return _events(SplitFrames(), head)
-    except ModuleNotFoundError:  # without the codec nothing can be told
-        return []
 
 
 def _first(found: Iterable[WireProtocol | None]) -> WireProtocol | None:

@@ -9,6 +9,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from ssl import SSLContext
 from typing import TypedDict, Unpack
+from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
@@ -238,13 +239,14 @@ async def _request(
         headers["Accept"] = content_type
     options["headers"] = headers
     try:
-        return await session.request(method, url, **options)
+        return await session.request(method, url, raise_for_status=False, **options)
     except aiohttp.InvalidUrlRedirectClientError as error:
         raise TransportError("the server redirects to no URL", retry_safe=True) from error
     except aiohttp.InvalidURL:
         raise
     except (*FAILURES, UnicodeError) as error:
-        raise TransportError(f"no answer: {str(error) or type(error).__name__}", retry_safe=True) from error
+        reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
+        raise TransportError(f"no answer from {urlsplit(url).hostname}: {reason}", retry_safe=True) from error
 
 
 async def _check(response: aiohttp.ClientResponse, content_type: str | None) -> None:

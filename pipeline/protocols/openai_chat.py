@@ -64,7 +64,8 @@ class OpenAIChatDecoder:
     Done is `[DONE]`; or a clean end once every choice that appeared has a finish reason, unless one went on speaking
     after its reason, which then means nothing. A call opens once its name, its id and the start of its arguments are
     there (servers send any of them late). It closes when the next one opens or its choice finishes, provided that its
-    arguments are whole; or else at the very end, since some servers send arguments after the finish reason.
+    arguments are whole; or else at the very end, since some servers send arguments after the finish reason. A stream
+    that has events, and in none of them choices, is of another dialect, whatever marker ends it.
 
     Args:
         extras: Emit what only some servers send beside the text (annotations, encrypted reasoning, …) as
@@ -121,6 +122,8 @@ class OpenAIChatDecoder:
             return self._end(by_marker=True)
         if not data or data[0] == ":":  # a comment that somebody wrapped as data
             return ()
+        if _object_arguments.search(data):  # they may hold a number that only the exact way can read
+            return self._read(load_exactly(data), event)
         raise MalformedPayload("is not JSON")
 
     def _read(self, payload: dict[str, Any], event: WireEvent) -> Iterator[Delta]:

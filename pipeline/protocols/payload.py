@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sized
 from typing import Any, TypeGuard, cast
 
@@ -11,11 +10,11 @@ import orjson
 
 from rillet.operators import FinishReason
 from rillet.operators.errors import MalformedPayload, ProviderError
+from rillet.operators.parse_arguments import strict_json
 
 DONE = "[DONE]"
 MAX_CHOICES = 1_024
 
-_beyond_64_bits = re.compile(r"[0-9]{19}")  # orjson makes floats of larger integers
 
 _REASONS: dict[FinishReason, str] = {
     "stop": "stop end_turn eos stop_sequence complete completed",
@@ -54,14 +53,15 @@ def load_exactly(data: str) -> dict[str, Any]:
     Raises:
         MalformedPayload: It is not JSON, or not an object; an integer has over 4,300 digits; the nesting is too deep.
     """
-    payload = load_object(data)
-    if not _beyond_64_bits.search(data):
-        return payload
     try:
-        exact: dict[str, Any] = json.loads(data)
+        payload = strict_json(data)
+    except json.JSONDecodeError as error:
+        raise MalformedPayload("is not JSON") from error
     except (ValueError, RecursionError) as error:
         raise MalformedPayload("has a number or a nesting too large") from error
-    return exact
+    if not isinstance(payload, dict):
+        raise MalformedPayload("is JSON, but not an object")
+    return payload
 
 
 def object_in(value: object, what: str) -> dict[str, Any]:

@@ -20,9 +20,11 @@ from rillet.operators.errors import MalformedPayload
 
 from .payload import DONE, load_object, provider_error, required_text, text_in
 
+_TYPES = ("text", "tool_call_start", "tool_call_delta", "tool_call_end", "error")
+
 
 class PlainDecoder:
-    """One stream of `plain`.
+    """One stream of `plain`. Unknown types are passed over; but where there is nothing else, it is another dialect.
 
     Args:
         extras: Emit events of unknown types as `ProviderEvent`.
@@ -31,12 +33,12 @@ class PlainDecoder:
     def __init__(self, extras: bool = False) -> None:
         self._extras = extras
         self._open: set[int] = set()
-        self._known = self._unknown = 0
+        self._is_known = self._is_foreign = False  # whether there was an event of this dialect, or of another
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
         data = event.data.strip()
         if data == DONE:
-            if self._unknown and not self._known:
+            if self._is_foreign and not self._is_known:
                 raise MalformedPayload("ends a stream in which nothing was plain")
             return (Done(),)
         if not data:
@@ -44,7 +46,8 @@ class PlainDecoder:
         payload = load_object(data)
         if event.event == "error" or ("error" in payload and "type" not in payload):
             raise provider_error(payload.get("error") or payload, payload)
-        self._known += 1
+        is_foreign = payload.get("type") not in _TYPES
+        self._is_foreign, self._is_known = self._is_foreign or is_foreign, self._is_known or not is_foreign
         match payload.get("type"):
             case "text":
                 text = text_in(payload["delta"], "delta")
@@ -62,7 +65,6 @@ class PlainDecoder:
             case "error":
                 raise provider_error(payload.get("error") or payload, payload)
             case kind:
-                self._known, self._unknown = self._known - 1, self._unknown + 1
                 return (ProviderEvent(str(kind), payload),) if self._extras else ()
 
     def finish(self) -> Iterable[Delta]:

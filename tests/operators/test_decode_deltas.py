@@ -17,6 +17,7 @@ from rillet.operators import (
     decode_deltas,
 )
 from rillet.operators.errors import MalformedPayload, ProviderError
+from rillet.pipeline import StreamAssembler
 
 Run = Callable[..., tuple[list[Any], Any]]
 
@@ -120,3 +121,26 @@ def test_each_subscription_has_its_own_decoder() -> None:
     observable.subscribe()
     observable.subscribe()
     assert made == [False, False]
+
+
+class Odd:
+    """A dialect whose decoder converts what it reads."""
+
+    def __init__(self, extras: bool) -> None:
+        del extras
+
+    def decode(self, event: WireEvent) -> list[Delta]:
+        return [TextDelta("x" * int(event.data))]
+
+    def finish(self) -> list[Delta]:
+        return [TextDelta("x" * int("no number"))]
+
+
+def test_any_error_of_reading_a_payload_is_malformed() -> None:
+    assembler = StreamAssembler(WireProtocol("odd", Odd))
+    with pytest.raises(MalformedPayload, match=r"event 1 .* is not shaped as odd says"):
+        assembler.feed(b"data: two\n\n")
+    with pytest.raises(MalformedPayload):
+        assembler.feed(b"data: 2\n\n")
+    with pytest.raises(MalformedPayload, match="does not end as odd says"):
+        StreamAssembler(WireProtocol("odd", Odd)).result()

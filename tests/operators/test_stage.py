@@ -8,7 +8,16 @@ import reactivex
 from reactivex import Observable, Subject
 from reactivex import operators as ops
 
-from rillet.operators import Chain, Stage, lift
+from rillet.operators import (
+    BatchStage,
+    Chain,
+    Stage,
+    StreamPosition,
+    decode_utf8,
+    group_events,
+    lift,
+    split_lines,
+)
 
 Run = Callable[..., tuple[list[Any], Any]]
 
@@ -249,3 +258,29 @@ def test_an_exception_that_is_no_error_flies_through_to_the_producer() -> None:
 def test_a_stage_that_does_not_feed_cannot_be_made() -> None:
     with pytest.raises(TypeError):
         Stage()  # type: ignore[abstract]
+
+
+def test_a_position_never_runs_ahead_of_what_was_handed_on() -> None:
+    position, bytes_of, subject = StreamPosition(), b"id: 1\ndata: a\n\nid: 2\ndata: b\n\n", Subject[bytes]()
+    events: list[str] = []
+    subject.pipe(decode_utf8(), split_lines(), group_events(position=position), ops.take(1)).subscribe(
+        lambda event: events.append(event.data)
+    )
+    subject.on_next(bytes_of)
+    assert (events, position.last_event_id) == (["a"], "1")
+
+
+class Careless(BatchStage[int, int]):
+    """Raises out of `take`, where it should have given the fault."""
+
+    def take(self, batch: Any) -> Any:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("others", [(), (Shout,)])
+def test_a_stage_that_raises_out_of_take_fails_the_stream_too(others: Any) -> None:
+    subject, failed = Subject[int](), []
+    subject.pipe(lift(Careless), *(lift(other) for other in others)).subscribe(on_error=failed.append)
+    subject.on_next(1)
+    assert [type(error) for error in failed] == [ZeroDivisionError]
+    assert not subject.observers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import aiohttp
@@ -9,7 +10,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from rillet.operators import Done, Finish, TextDelta, ToolCall, Usage
+from rillet.operators import Done, Finish, ToolCall, Usage
 from rillet.operators.errors import (
     HttpStatusError,
     LimitExceeded,
@@ -176,10 +177,18 @@ async def test_limits_are_passed_on() -> None:
 
 
 async def test_only_choice_0_is_text() -> None:
-    async with Sandbox(SCRIPT) as base_url:
-        tokens = [token async for token in stream_llm("hi", "key", provider="openai", base_url=base_url)]
-    assert all(isinstance(token, str) and token for token in tokens)
-    assert TextDelta(tokens[0]) == TextDelta(TEXT[:4])
+    deltas = [{"index": n, "delta": {"content": text}} for n, text in ((1, "other"), (0, "mine"), (1, "s"))]
+
+    async def two_choices(request: web.Request) -> web.Response:
+        events = [json.dumps({"choices": [delta]}) for delta in deltas]
+        body = "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"])
+        return web.Response(text=body, content_type="text/event-stream")
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", two_choices)
+    async with TestServer(app) as server:
+        base_url = str(server.make_url("/v1"))
+        assert await collect_stream("hi", "key", provider="openai", base_url=base_url) == "mine"
 
 
 async def test_the_key_and_the_prompt_follow_no_redirect() -> None:

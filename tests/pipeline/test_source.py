@@ -317,7 +317,7 @@ async def test_disposing_stops_and_closes_at_once(
         assert seen == before
 
 
-async def test_after_done_the_connection_is_reused(session: aiohttp.ClientSession) -> None:
+async def test_after_done_the_connection_is_reused(session: aiohttp.ClientSession, eventually: Eventually) -> None:
     sandbox = Sandbox()
     ports = set()
     async with sandbox as base_url:
@@ -326,7 +326,7 @@ async def test_after_done_the_connection_is_reused(session: aiohttp.ClientSessio
             deltas(post(session, base_url), "openai-chat").subscribe(seen)
             assert await seen.outcome() == "completed"
             await sandbox.requests_over()
-            await asyncio.sleep(0.03)  # the drain is allowed 20 ms
+            await eventually(lambda: session.connector and any(session.connector._conns.values()))
         ports = {request.port for request in sandbox.requests}
     assert len(ports) == 1
 
@@ -392,3 +392,23 @@ async def test_the_session_s_own_read_timeout_counts() -> None:
         seen = Seen()
         post(session, base_url).subscribe(seen)
         assert type(await seen.outcome()) is IdleTimeout
+
+
+async def test_a_session_that_raises_for_status_still_gives_the_status() -> None:
+    async with (
+        aiohttp.ClientSession(raise_for_status=True) as session,
+        Sandbox(fault=Fault("status", status=429)) as base_url,
+    ):
+        seen = Seen()
+        post(session, base_url).subscribe(seen)
+        error = await seen.outcome()
+    assert isinstance(error, HttpStatusError)
+    assert error.status == 429
+
+
+async def test_no_answer_is_told_without_the_rest_of_the_url(session: aiohttp.ClientSession) -> None:
+    seen = Seen()
+    bytes_from(session, "GET", "http://127.0.0.1:1/v1?key=SECRET").subscribe(seen)
+    error = await seen.outcome()
+    assert "127.0.0.1" in str(error)
+    assert "SECRET" not in str(error)

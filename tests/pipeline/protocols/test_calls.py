@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import process_time
 
 import pytest
 from hypothesis import given
@@ -82,9 +81,7 @@ def test_the_next_number_is_the_one_after_the_highest(indexes: list[int], closed
     assert calls.next_index == max(indexes, default=-1) + 1
 
 
-def test_many_whole_calls_cost_linear_time() -> None:
+def test_very_many_whole_calls_are_numbered_on() -> None:
     calls = Calls()
-    start = process_time()
     deltas = [delta for _ in range(10_000) for delta in calls.whole("", "f", "{}")]
-    assert process_time() - start < 0.5
     assert deltas[-1] == ToolCallEnd(9_999)
