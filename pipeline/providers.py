@@ -147,7 +147,7 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
             _openai_like("deepseek", "https://api.deepseek.com", "deepseek-chat"),
             _openai_like("xai", "https://api.x.ai/v1", "grok-4-fast"),
             _openai_like("openrouter", "https://openrouter.ai/api/v1", "openai/gpt-5-mini"),
-            _openai_like("together", "https://api.together.xyz/v1", "meta-llama/Llama-3.3-70B-Instruct-Turbo"),
+            _openai_like("together", "https://api.together.ai/v1", "meta-llama/Llama-3.3-70B-Instruct-Turbo"),
             Provider("ollama", "http://127.0.0.1:11434", "/api/chat", "ollama", "", "llama3.2", _chat, _bearer),
         )
     }
