@@ -25,7 +25,8 @@ class StreamAssembler:
         protocol: The dialect, by its name in `PROTOCOLS` ("plain" by default), or one of your own.
         limits: How much of each thing is taken.
         eof: What becomes of an event that no blank line ended: "discard" (the default), or "dispatch", which takes it
-            where its data is whole JSON or [DONE].
+            where its data is whole JSON or [DONE]. Dialects after whose terminal nothing follows (anthropic, gemini,
+            openai-responses) always take it.
         extras: Give also what only this provider sends, as `ProviderEvent`; False by default.
 
     Raises:

@@ -33,7 +33,7 @@ class Limits:
     Attributes:
         max_bytes: The whole stream, in bytes; 256 MiB.
         max_line: A line, in characters; 4 Mi.
-        max_event: An event with its comments, in characters; 4 Mi.
+        max_event: An event with its comments, in characters, or a binary frame, in bytes; 4 Mi.
         max_args: The arguments of a tool call, in characters; 16 Mi.
     """
 
@@ -164,7 +164,8 @@ def deltas(
         protocol: The dialect, by its name in `PROTOCOLS` ("openai-chat", "anthropic", …), or one of your own.
         limits: How much of each thing is taken.
         eof: What becomes of an event that no blank line ended: "discard" (the default), or "dispatch", which takes it
-            where its data is whole JSON or [DONE].
+            where its data is whole JSON or [DONE]. Dialects after whose terminal nothing follows (anthropic, gemini,
+            openai-responses) always take it.
         extras: Emit also what only this provider sends, as `ProviderEvent`; False by default.
 
     Returns:

@@ -13,14 +13,13 @@ from rillet.operators import (
     ProviderEvent,
     ReasoningDelta,
     TextDelta,
-    Usage,
     WireEvent,
     WireProtocol,
 )
 from rillet.operators.errors import MalformedPayload, ProviderError
 
 from .calls import Calls
-from .payload import count_in, finish_reason, load_object, object_in, required_index, required_text, text_in
+from .payload import finish_reason, load_object, object_in, required_index, required_text, text_in, usage_of
 
 
 class BedrockConverseDecoder:
@@ -92,12 +91,7 @@ class BedrockConverseDecoder:
 
     def _end(self, usage: dict[str, Any]) -> Iterator[Delta]:
         if usage:
-            yield Usage(
-                count_in(usage.get("inputTokens")),
-                count_in(usage.get("outputTokens")),
-                count_in(usage.get("totalTokens")),
-                usage,
-            )
+            yield usage_of(usage, "inputTokens", "outputTokens", "totalTokens")
         if self._stopped:
             yield Done()
 

@@ -15,7 +15,6 @@ from rillet.operators import (
     ProviderEvent,
     ReasoningDelta,
     TextDelta,
-    Usage,
     WireEvent,
     WireProtocol,
 )
@@ -35,6 +34,7 @@ from .payload import (
     provider_error,
     required_text,
     text_in,
+    usage_of,
 )
 
 # The next item of a list is the usual one; of what paths leave out before theirs, an event makes no more than this.
@@ -93,12 +93,7 @@ class GeminiDecoder:
         usage = object_in(payload.get("usageMetadata"), "usageMetadata")
         if "promptTokenCount" in usage and usage != self._usage:
             self._usage = usage
-            yield Usage(
-                count_in(usage.get("promptTokenCount")),
-                count_in(usage.get("candidatesTokenCount")),
-                count_in(usage.get("totalTokenCount")),
-                usage,
-            )
+            yield usage_of(usage, "promptTokenCount", "candidatesTokenCount", "totalTokenCount")
         feedback = object_in(payload.get("promptFeedback"), "promptFeedback")
         if reason := text_in(feedback.get("blockReason"), "blockReason"):
             message = text_in(feedback.get("blockReasonMessage"), "blockReasonMessage") or "the prompt was blocked"

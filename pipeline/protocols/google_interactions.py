@@ -12,7 +12,6 @@ from rillet.operators import (
     ProviderEvent,
     ReasoningDelta,
     TextDelta,
-    Usage,
     WireEvent,
     WireProtocol,
 )
@@ -22,7 +21,6 @@ from .calls import Calls
 from .payload import (
     DONE,
     compact_json,
-    count_in,
     finish_reason,
     load_exactly,
     load_object,
@@ -31,6 +29,7 @@ from .payload import (
     required_index,
     required_text,
     text_in,
+    usage_of,
 )
 
 
@@ -118,12 +117,7 @@ class GoogleInteractionsDecoder:
 
     def _completed(self, interaction: dict[str, Any]) -> Iterator[Delta]:
         if usage := object_in(interaction.get("usage"), "usage"):
-            yield Usage(
-                count_in(usage.get("total_input_tokens")),
-                count_in(usage.get("total_output_tokens")),
-                count_in(usage.get("total_tokens")),
-                usage,
-            )
+            yield usage_of(usage, "total_input_tokens", "total_output_tokens", "total_tokens")
         status = required_text(interaction, "status")
         if status in ("failed", "cancelled"):
             raise ProviderError(f"the interaction {status}", type=status)

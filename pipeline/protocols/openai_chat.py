@@ -33,13 +33,13 @@ from .payload import (
     DONE,
     check_choice,
     compact_json,
-    count_in,
     finish_reason,
     list_in,
     load_exactly,
     object_in,
     provider_error,
     text_in,
+    usage_of,
 )
 from .text_template import TextTemplate
 
@@ -181,12 +181,7 @@ class OpenAIChatDecoder:
         usage = object_in(payload.get("usage") or object_in(payload.get("x_groq"), "x_groq").get("usage"), "usage")
         if usage and usage != self._usage:
             self._usage = usage
-            yield Usage(
-                count_in(usage.get("prompt_tokens")),
-                count_in(usage.get("completion_tokens")),
-                count_in(usage.get("total_tokens")),
-                usage,
-            )
+            yield usage_of(usage, "prompt_tokens", "completion_tokens", "total_tokens")
 
     def _end(self, *, by_marker: bool) -> Iterator[Delta]:
         for choice in self._choices.values():

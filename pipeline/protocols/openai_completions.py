@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rillet.operators import Delta, Done, Finish, TextDelta, Usage, WireEvent, WireProtocol
+from rillet.operators import Delta, Done, Finish, TextDelta, WireEvent, WireProtocol
 from rillet.operators.errors import MalformedPayload
 
 from .payload import (
@@ -18,6 +18,7 @@ from .payload import (
     object_in,
     provider_error,
     text_in,
+    usage_of,
 )
 
 
@@ -62,12 +63,7 @@ class OpenAICompletionsDecoder:
                 self._finished[number] = True
                 yield Finish(finish_reason(reason), reason, number)
         if usage := object_in(payload.get("usage"), "usage"):
-            yield Usage(
-                count_in(usage.get("prompt_tokens")),
-                count_in(usage.get("completion_tokens")),
-                count_in(usage.get("total_tokens")),
-                usage,
-            )
+            yield usage_of(usage, "prompt_tokens", "completion_tokens", "total_tokens")
 
 
 OPENAI_COMPLETIONS = WireProtocol("openai-completions", OpenAICompletionsDecoder)

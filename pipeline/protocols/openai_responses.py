@@ -15,7 +15,6 @@ from rillet.operators import (
     ReasoningDelta,
     RefusalDelta,
     TextDelta,
-    Usage,
     WireEvent,
     WireProtocol,
 )
@@ -24,7 +23,6 @@ from rillet.operators.errors import MalformedPayload
 from .calls import Calls
 from .payload import (
     DONE,
-    count_in,
     finish_reason,
     load_object,
     object_in,
@@ -32,6 +30,7 @@ from .payload import (
     required_index,
     required_text,
     text_in,
+    usage_of,
 )
 
 _TEXTS: dict[str, type[TextDelta | ReasoningDelta | RefusalDelta]] = {
@@ -175,12 +174,7 @@ class OpenAIResponsesDecoder:
 
     def _end(self, kind: str, response: dict[str, Any]) -> Iterator[Delta]:
         if usage := object_in(response.get("usage"), "usage"):
-            yield Usage(
-                count_in(usage.get("input_tokens")),
-                count_in(usage.get("output_tokens")),
-                count_in(usage.get("total_tokens")),
-                usage,
-            )
+            yield usage_of(usage, "input_tokens", "output_tokens", "total_tokens")
         raw = text_in(response.get("status"), "status") or kind.rpartition(".")[2]
         yield Finish(self._reason(raw, response), raw)
         yield Done()

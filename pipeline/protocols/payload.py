@@ -8,7 +8,7 @@ from typing import Any, TypeGuard, cast
 
 import orjson
 
-from rillet.operators import FinishReason
+from rillet.operators import FinishReason, Usage
 from rillet.operators.errors import MalformedPayload, ProviderError
 from rillet.operators.parse_arguments import strict_json
 
@@ -146,6 +146,11 @@ def check_choice(number: object, known: Sized) -> None:
 def count_in(value: object) -> int | None:
     """A number of tokens, None where there is none."""
     return value if type(value) is int else None
+
+
+def usage_of(figures: dict[str, Any], sent: str, got: str, total: str) -> Usage:
+    """The `Usage` in a provider's figures, from the keys that it calls its three numbers by."""
+    return Usage(count_in(figures.get(sent)), count_in(figures.get(got)), count_in(figures.get(total)), figures)
 
 
 def provider_error(error: object, context: dict[str, Any]) -> ProviderError:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from dialect_readers import readers
 
 from rillet.operators import (
-    Delta,
     Done,
     Finish,
     Message,
@@ -49,21 +49,7 @@ def stream(*events: Event) -> bytes:
     return "".join(f"{block}\n\n" for block in blocks).encode()
 
 
-def decoded(*events: Event, extras: bool = False) -> list[Delta]:
-    return StreamAssembler("openai-responses", extras=extras).feed(stream(*events))
-
-
-def message(*events: Event) -> Message:
-    assembler = StreamAssembler("openai-responses")
-    _ = assembler.feed(stream(*events)), assembler.result()
-    return assembler.message
-
-
-def failure(*events: Event) -> tuple[StreamError, Message]:
-    assembler = StreamAssembler("openai-responses")
-    with pytest.raises(StreamError) as caught:
-        _ = assembler.feed(stream(*events)), assembler.result()
-    return caught.value, assembler.message
+decoded, message, failure = readers("openai-responses", stream)
 
 
 def event(kind: str, **more: Any) -> dict[str, Any]:
