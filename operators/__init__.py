@@ -23,6 +23,7 @@ from .deltas import (
 )
 from .events import EventFrame, JsonLine, ServerSentEvent, StreamPosition, WireEvent
 from .group_events import group_events
+from .meter import Meter
 from .parse_arguments import parse_arguments
 from .require_done import require_done
 from .split_frames import split_frames
@@ -44,6 +45,7 @@ __all__ = [
     "Json",
     "JsonLine",
     "Message",
+    "Meter",
     "ProviderEvent",
     "ReasoningDelta",
     "RefusalDelta",

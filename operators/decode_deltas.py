@@ -10,6 +10,7 @@ from reactivex import Observable
 from .deltas import Delta, Done
 from .errors import MalformedPayload, StreamError
 from .events import WireEvent
+from .meter import Meter, current_meter
 from .stage import BatchStage, lift
 from .value import value
 
@@ -60,10 +61,18 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
         self._decoder = protocol.decoder(extras)
         self.events_seen = 0
         self._done = False
+        self._meter = current_meter() or Meter()
+        self._meter.reads_deltas = True
 
     def take(self, batch: Sequence[WireEvent]) -> tuple[Sequence[Delta], Exception | None]:
+        deltas, fault = self._decoded(batch)
+        self._meter.deltas += len(deltas)
+        return deltas, fault
+
+    def _decoded(self, batch: Sequence[WireEvent]) -> tuple[Sequence[Delta], Exception | None]:
         deltas: list[Delta] = []
         decode = self._decoder.decode
+        count = 0
         for number, event in enumerate(() if self._done else batch, self.events_seen + 1):
             self.events_seen = number
             try:
@@ -74,7 +83,11 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
                 return deltas, error
             except SHAPE_ERRORS as error:
                 return deltas, _malformed(f"is not shaped as {self._protocol.name} says", number, event, error)
-            if deltas and deltas[-1].__class__ is Done:
+            if len(deltas) == count:
+                self._meter.heartbeats += 1
+                continue
+            count = len(deltas)
+            if deltas[-1].__class__ is Done:
                 self._done = True
                 break
         return deltas, None

@@ -6,7 +6,7 @@ Messages say what, where and how much. They never quote the model's text: answer
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from .deltas import Message
 
@@ -98,13 +98,16 @@ class ProviderError(StreamError):
         code: str | int | None = None,
         status: int | None = None,
     ) -> None:
-        label = type if code is None else f"{type or 'code'} {code}"
-        said = ": ".join(_shortened(part) for part in (label, message) if part) or "no details"
-        super().__init__(f"the provider reported an error: {said}")
         self.type = type
         self.code = code
         self.message = message
         self.status = status
+        super().__init__(f"the provider reported an error: {_said(self)}")
+
+
+def _said(error: ProviderError) -> str:
+    label = error.type if error.code is None else f"{error.type or 'code'} {error.code}"
+    return ": ".join(_shortened(part) for part in (label, error.message) if part) or "no details"
 
 
 def _shortened(text: str) -> str:
@@ -119,17 +122,30 @@ class HttpStatusError(StreamError):
         headers: The answer's headers.
         body: The start of the body.
         retry_after: How many seconds the server asked to wait, None where it did not ask.
+        type, code, message: What the body says of the error where it is JSON, as in `ProviderError`.
     """
 
     kind = "http_status_error"
 
-    def __init__(self, status: int, headers: Mapping[str, str], body: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        body: str,
+        *,
+        retry_after: float | None = None,
+        details: ProviderError | None = None,
+    ) -> None:
+        said = "" if details is None else f": {_said(details)}"
         wait = "" if retry_after is None else f"; it asks to wait {retry_after:g} s"
-        super().__init__(f"the server answered with HTTP status {status}{wait}", retry_safe=True)
+        super().__init__(f"the server answered with HTTP status {status}{said}{wait}", retry_safe=True)
         self.status = status
         self.headers = headers
         self.body = body
         self.retry_after = retry_after
+        self.type = details and details.type
+        self.code = details and details.code
+        self.message = details.message if details else ""
 
 
 class NotAnEventStream(StreamError):
@@ -138,7 +154,8 @@ class NotAnEventStream(StreamError):
     Attributes:
         content_type: The content type that came, "" where there was none.
         status: The HTTP status, None where the bytes did not come over HTTP.
-        body: The start of what came instead.
+        body: The start of what came instead: 64 KiB of it at most.
+        snippet: The first 200 characters of that, on one line.
     """
 
     kind = "not_an_event_stream"
@@ -151,11 +168,21 @@ class NotAnEventStream(StreamError):
         self.status = status
         self.body = body
 
+    @property
+    def snippet(self) -> str:
+        return " ".join(self.body[:1000].split())[:200]
+
 
 class TransportError(StreamError):
-    """No answer could be had: the connection failed before there was one. The cause is chained."""
+    """The connection failed before there was an answer, or what came can't be decompressed. The cause is chained."""
 
     kind = "transport_error"
+
+
+class ConnectTimeout(TransportError, TimeoutError):
+    """No connection could be made in time."""
+
+    kind = "connect_timeout"
 
 
 class TruncatedStream(StreamError, EOFError):
@@ -165,9 +192,49 @@ class TruncatedStream(StreamError, EOFError):
 
 
 class IdleTimeout(StreamError, TimeoutError):
-    """The connection stayed open, but nothing came for too long."""
+    """The connection stayed open, but nothing came for too long.
+
+    Attributes:
+        which: What ran out: "liveness" (no byte came) or "progress" (nothing but heartbeats came).
+        seconds: How long was waited, None where that is not known.
+    """
 
     kind = "idle_timeout"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        which: Literal["liveness", "progress"] = "liveness",
+        seconds: float | None = None,
+        bytes_seen: int | None = None,
+    ) -> None:
+        super().__init__(message, bytes_seen=bytes_seen, retry_safe=bytes_seen == 0)
+        self.which = which
+        self.seconds = seconds
+
+
+class DeadlineExceeded(StreamError, TimeoutError):
+    """The whole answer took too long, however steadily it came. `seconds` is the time it was given."""
+
+    kind = "deadline_exceeded"
+
+    def __init__(self, seconds: float, *, bytes_seen: int | None = None) -> None:
+        super().__init__(
+            f"the answer was not over within total={seconds:g} s", bytes_seen=bytes_seen, retry_safe=bytes_seen == 0
+        )
+        self.seconds = seconds
+
+
+class BufferOverflow(StreamError):
+    """A consumer fell too far behind a source that can't be made to wait. `limit` counts `unit`s."""
+
+    kind = "buffer_overflow"
+
+    def __init__(self, limit: int, unit: Literal["byte", "item"]) -> None:
+        super().__init__(f"more than {limit:,} {unit}s waited for a consumer whose source can't be made to wait")
+        self.limit = limit
+        self.unit = unit
 
 
 class UnclosedToolCall(TruncatedStream):

@@ -10,6 +10,7 @@ from reactivex import Observable
 
 from .errors import LimitExceeded, TruncatedStream
 from .events import ServerSentEvent, StreamPosition
+from .meter import Meter, current_meter
 from .stage import BatchStage, lift
 
 MAX_EVENT = 4 * 1024 * 1024
@@ -42,6 +43,7 @@ class GroupEvents(BatchStage[str, ServerSentEvent]):
         self._stray: list[str] = []
         self._stray_is_error = False
         self._plain = True  # nothing but data and comments in this block
+        self._meter = current_meter() or Meter()
 
     def take(self, batch: Sequence[str]) -> tuple[Sequence[ServerSentEvent], Exception | None]:
         limit, size, data = self.limit, self.size, self._data
@@ -102,7 +104,9 @@ class GroupEvents(BatchStage[str, ServerSentEvent]):
                 self._position.retry = int(value)
         elif "data".startswith(line):
             self._is_cut, self._plain = True, False
-        elif name and self._takes_stray:
+        elif not name:
+            self._meter.heartbeats += 1
+        elif self._takes_stray:
             self._read_stray(line, name, value)
 
     def _read_stray(self, line: str, name: str, value: str) -> None:

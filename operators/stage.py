@@ -10,6 +10,8 @@ from typing import Any, Generic, TypeVar
 from reactivex import Observable, abc
 from reactivex.disposable import SingleAssignmentDisposable
 
+from .meter import Meter, current_meter, metering
+
 In = TypeVar("In")
 Out = TypeVar("Out")
 
@@ -177,7 +179,15 @@ class StageObservable(Observable[Out]):
         return StageObservable(self._source, (*self._makers, make))
 
     def _run(self, observer: abc.ObserverBase[Out], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
-        stages = [make() for make in self._makers]
+        with metering(current_meter() or Meter()):  # what is made here and the source upstream count on one
+            return self._connect(observer, scheduler, [make() for make in self._makers])
+
+    def _connect(
+        self,
+        observer: abc.ObserverBase[Out],
+        scheduler: abc.SchedulerBase | None,
+        stages: Sequence[Stage[Any, Any]],
+    ) -> abc.DisposableBase:
         stage: Stage[Any, Out] = stages[0] if len(stages) == 1 else Chain(*stages)
         upstream = SingleAssignmentDisposable()
         hand_on = observer.on_next

@@ -15,12 +15,13 @@ _current: ContextVar[ByteWindow | None] = ContextVar("rillet_window", default=No
 class ByteWindow:
     """How many wire bytes may wait between a source and an asynchronous boundary.
 
-    The source adds what it has read and waits while the window is full. The boundary marks, for each item it queues,
-    how far the source had read, and releases up to there once its consumer has taken the item; while the consumer
-    waits on an empty queue nothing is held, however much the source reads. Safe from any thread.
+    The source adds what it has read, never more than there is `room` for, and waits while the window is full. The
+    boundary marks, for each item it queues, how far the source had read, and releases up to there once its consumer has
+    taken the item; while the consumer waits on an empty queue nothing is held, however much the source reads. A window
+    that was full opens again when half of it is free. Safe from any thread.
 
     Args:
-        limit: The bytes that may wait before the source pauses; 1 MiB by default. One chunk may go over it.
+        limit: The bytes that may wait before the source pauses; 1 MiB by default.
 
     Attributes:
         limit: As given.
@@ -44,6 +45,11 @@ class ByteWindow:
         """How many bytes were read and not yet released."""
         return self.read - self._released
 
+    @property
+    def room(self) -> int:
+        """How many bytes the source may add at once; 0 where the window is full."""
+        return max(self.limit - self.pending, 0)
+
     def add(self, count: int) -> None:
         """The source has read `count` bytes."""
         with self._lock:
@@ -59,6 +65,12 @@ class ByteWindow:
             self.stalls += 1
             self._waiting.append(resume)
             return False
+
+    def forget(self, resume: Callable[[], None]) -> None:
+        """The source waits no more: `resume` is not called."""
+        with self._lock:
+            if resume in self._waiting:
+                self._waiting.remove(resume)
 
     def mark(self) -> int:
         """The boundary queues an item: how far the source had read for it."""
@@ -79,7 +91,7 @@ class ByteWindow:
             self._starving = mark is None
             self._released = self.read if mark is None else max(self._released, mark)
             waiting: list[Callable[[], None]] = []
-            if self.pending < self.limit:
+            if self.pending <= self.limit // 2:
                 waiting, self._waiting = self._waiting, waiting
         for resume in waiting:
             resume()
@@ -91,8 +103,8 @@ def current_window() -> ByteWindow | None:
 
 
 @contextmanager
-def offered(window: ByteWindow) -> Generator[None]:
-    """Offer a window to whatever source is subscribed to inside the block: for boundaries."""
+def offered(window: ByteWindow | None) -> Generator[None]:
+    """Offer a window to whatever source is subscribed to inside the block: for boundaries. None takes an offer back."""
     token = _current.set(window)
     try:
         yield

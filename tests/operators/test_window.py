@@ -33,17 +33,29 @@ def test_open_below_the_limit_and_full_at_it() -> None:
     assert (window.pending, window.read, window.stalls, resumed.times) == (10, 10, 1, 0)
 
 
-def test_a_source_that_waits_is_resumed_once_there_is_room() -> None:
+def test_a_source_that_waits_is_resumed_once_half_of_the_window_is_free() -> None:
     window, resumed = ByteWindow(10), Resumed()
-    window.add(4)
-    first = window.mark()
-    window.add(8)
-    second = window.mark()
+    marks: list[int] = []
+    for size in (4, 1, 5):
+        window.add(size)
+        marks.append(window.mark())
     assert not window.when_open(resumed)
-    window.release(first)
-    assert (resumed.times, window.pending) == (1, 8)
-    window.release(second)
-    assert (resumed.times, window.pending) == (1, 0)
+    window.release(marks[0])
+    assert (resumed.times, window.pending, window.room) == (0, 6, 4)
+    window.release(marks[1])
+    assert (resumed.times, window.pending, window.room) == (1, 5, 5)
+    window.release(marks[2])
+    assert (resumed.times, window.pending, window.room) == (1, 0, 10)
+
+
+def test_a_source_that_waits_no_more_is_not_resumed() -> None:
+    window, resumed = ByteWindow(1), Resumed()
+    window.add(1)
+    assert not window.when_open(resumed)
+    window.forget(resumed)
+    window.forget(resumed)
+    window.release_all()
+    assert resumed.times == 0
 
 
 def test_still_full_it_waits_on() -> None:

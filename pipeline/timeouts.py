@@ -1,0 +1,29 @@
+"""`Timeouts`: how long each kind of waiting may last."""
+
+from __future__ import annotations
+
+from rillet.operators.value import value
+
+
+@value
+class Timeouts:
+    """How long each kind of waiting may last, in seconds; None lifts a limit.
+
+    They count beside those of the session and of aiohttp's own `timeout=`: the shorter of two wins. Time that the source
+    waits for a slow consumer is nobody's silence: it counts for `total` alone.
+
+    Attributes:
+        connect: To get a connection, the wait for a free one in the pool included; then `ConnectTimeout`. 30 s.
+        liveness: Between two reads of any bytes, and before the first; then `IdleTimeout`. 5 minutes.
+        progress: Without a delta, however many comments, pings and empty events come; then `IdleTimeout`, up to a
+            quarter later. It counts where deltas are decoded, before the first one too. 15 minutes.
+        total: From the request to the end of the answer; then `DeadlineExceeded`. None.
+    """
+
+    connect: float | None = 30.0
+    liveness: float | None = 300.0
+    progress: float | None = 900.0
+    total: float | None = None
+
+
+DEFAULT_TIMEOUTS = Timeouts()
