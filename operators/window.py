@@ -15,7 +15,7 @@ _current: ContextVar[ByteWindow | None] = ContextVar("rillet_window", default=No
 class ByteWindow:
     """How many wire bytes may wait between a source and an asynchronous boundary.
 
-    The source adds what it has read, never more than there is `room` for, and waits while the window is full. The
+    The source adds what it hands on, not much more than there is `room` for, and waits while the window is full. The
     boundary marks, for each item it queues, how far the source had read, and releases up to there once its consumer has
     taken the item; while the consumer waits on an empty queue nothing is held, however much the source reads. A window
     that was full opens again when half of it is free. Safe from any thread.
@@ -47,7 +47,7 @@ class ByteWindow:
 
     @property
     def room(self) -> int:
-        """How many bytes the source may add at once; 0 where the window is full."""
+        """How many bytes there is room for; 0 where the window is full."""
         return max(self.limit - self.pending, 0)
 
     def add(self, count: int) -> None:

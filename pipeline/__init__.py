@@ -6,10 +6,12 @@ from .answer import Answer
 from .assembler import SSEParser, StreamAssembler, parse_sse
 from .chain import Limits, deltas
 from .client import Asking, ask, collect_stream, stream_llm
+from .connect import RequestOptions
 from .iterate import iterate
 from .protocols import PROTOCOLS, find_protocol
 from .providers import PROVIDERS, Prompt, Provider
-from .source import RequestOptions, bytes_from
+from .source import bytes_from
+from .timeouts import Timeouts
 
 __all__ = [
     "PROTOCOLS",
@@ -23,6 +25,7 @@ __all__ = [
     "RequestOptions",
     "SSEParser",
     "StreamAssembler",
+    "Timeouts",
     "ask",
     "bytes_from",
     "collect_stream",

@@ -16,12 +16,12 @@ from rillet.operators import Delta, TextDelta, WireProtocol
 from rillet.operators.value import value
 
 from .chain import DEFAULT_LIMITS, Limits, deltas
+from .connect import RequestOptions
 from .iterate import iterate
 from .protocols import CONTENT_TYPES, find_protocol
 from .providers import Prompt, find_provider
-from .source import RequestOptions, bytes_from
-
-PATIENCE = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=300)
+from .source import bytes_from
+from .timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 
 class Asking(TypedDict, total=False):
@@ -35,7 +35,8 @@ class Asking(TypedDict, total=False):
         options: Further fields of the request body: temperature, tools, …
         limits: How much of each thing is taken.
         extras: Give also what only this provider sends, as `ProviderEvent`; False by default.
-        timeout: aiohttp's timeouts for this request: `sock_read` is the longest silence; by default the session's.
+        timeouts: How long each kind of waiting may last; see `Timeouts` for the defaults.
+        timeout: aiohttp's own timeouts for this request; by default the session's, but for `total`.
     """
 
     provider: str
@@ -44,6 +45,7 @@ class Asking(TypedDict, total=False):
     options: Mapping[str, object]
     limits: Limits
     extras: bool
+    timeouts: Timeouts
     timeout: aiohttp.ClientTimeout
 
 
@@ -55,6 +57,7 @@ class _Question:
     protocol: WireProtocol
     limits: Limits
     extras: bool
+    timeouts: Timeouts
     timeout: aiohttp.ClientTimeout | None
 
     def deltas(self, session: aiohttp.ClientSession) -> Observable[Delta]:
@@ -62,7 +65,8 @@ class _Question:
         request: RequestOptions = {"json": self.body, "headers": self.headers, "allow_redirects": False}
         if self.timeout is not None:
             request["timeout"] = self.timeout
-        source = bytes_from(session, "POST", self.url, content_type=CONTENT_TYPES[self.protocol.framing], **request)
+        content_type = CONTENT_TYPES[self.protocol.framing]
+        source = bytes_from(session, "POST", self.url, content_type=content_type, timeouts=self.timeouts, **request)
         return deltas(source, self.protocol, limits=self.limits, extras=self.extras)
 
 
@@ -98,7 +102,7 @@ def stream_llm(
     Args:
         prompt: What the user says, or the messages of the conversation.
         api_key: The provider's key; by default the value of its environment variable; "" for none.
-        session: The session to use; by default one is made for this answer, which bears five minutes of silence.
+        session: The session to use; by default one is made for this answer.
         asking: See `Asking`.
 
     Yields:
@@ -132,6 +136,7 @@ def _question(
     options: Mapping[str, object] = MappingProxyType({}),
     limits: Limits = DEFAULT_LIMITS,
     extras: bool = False,
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
     timeout: aiohttp.ClientTimeout | None = None,
 ) -> _Question:
     known = find_provider(provider)
@@ -141,12 +146,13 @@ def _question(
     model = model or known.model
     url = (base_url or known.base_url).rstrip("/") + known.path.format(model=quote(model))
     body = {**known.body(model, prompt), **options}
-    return _Question(url, known.headers(key), body, find_protocol(known.protocol), limits, extras, timeout)
+    protocol = find_protocol(known.protocol)
+    return _Question(url, known.headers(key), body, protocol, limits, extras, timeouts, timeout)
 
 
 async def _texts(question: _Question, session: aiohttp.ClientSession | None) -> AsyncGenerator[str, None]:
     async with (
-        nullcontext(session) if session else aiohttp.ClientSession(timeout=PATIENCE) as asking,
+        nullcontext(session) if session else aiohttp.ClientSession() as asking,
         aclosing(iterate(question.deltas(asking))) as flow,
     ):
         async for delta in flow:

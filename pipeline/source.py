@@ -3,56 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from http import HTTPStatus
-from ssl import SSLContext
-from typing import TypedDict, Unpack
-from urllib.parse import urlsplit
+import threading
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Unpack
 
 import aiohttp
-from aiohttp.http_exceptions import HttpProcessingError
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
-from rillet.operators import ByteWindow
-from rillet.operators.errors import HttpStatusError, IdleTimeout, NotAnEventStream, TransportError, TruncatedStream
+from rillet.operators import ByteWindow, Meter, Stage
+from rillet.operators.errors import DeadlineExceeded, IdleTimeout, TruncatedStream
+from rillet.operators.meter import current_meter
 from rillet.operators.window import current_window
 
-READ_BUFFER = 64 * 1024
-BODY_SHOWN = 64 * 1024
-BODY_SECONDS = 5.0
+from .connect import FAILURES, RequestOptions, connect, decoder, log, silence
+from .timeouts import DEFAULT_TIMEOUTS, Timeouts
+
+PIECE = 4 * 1024  # a window of less room than this is not worth the slicing
 DRAIN_BYTES = 64 * 1024
 DRAIN_SECONDS = 0.02
-
-FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError, TimeoutError)
+PROGRESS_TICKS = 4
+LEAVE_SECONDS = 1.0
 
 # The loop itself holds its tasks weakly: one that waits for a window only its consumer knows would be collected.
 _reading: set[asyncio.Task[None]] = set()
-
-
-class RequestOptions(TypedDict, total=False):
-    """What `bytes_from` hands to `aiohttp.ClientSession.request`, which says what each means."""
-
-    params: Mapping[str, str | int | float] | str
-    data: bytes | str | Mapping[str, str] | aiohttp.FormData | None
-    json: object
-    headers: Mapping[str, str]
-    cookies: Mapping[str, str]
-    auth: aiohttp.BasicAuth
-    skip_auto_headers: Iterable[str]
-    allow_redirects: bool
-    max_redirects: int
-    compress: str | bool
-    proxy: str
-    proxy_auth: aiohttp.BasicAuth
-    proxy_headers: Mapping[str, str]
-    ssl: SSLContext | bool | aiohttp.Fingerprint
-    server_hostname: str
-    timeout: aiohttp.ClientTimeout
-    trace_request_ctx: object
-    read_bufsize: int
 
 
 def bytes_from(
@@ -62,6 +37,7 @@ def bytes_from(
     *,
     content_type: str | None = "text/event-stream",
     window: ByteWindow | None = None,
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
     **request: Unpack[RequestOptions],
 ) -> Observable[bytes]:
     """The body of an HTTP answer, in the pieces that the network gives.
@@ -72,8 +48,9 @@ def bytes_from(
 
     Cold: each subscription makes its request, from the event loop it is subscribed in, and never pushes inside
     `subscribe`. Everything a subscriber does in `on_next` is done before more is read. Disposing, from any thread,
-    stops the reading and closes the connection at once; from inside `on_next` what is already there is drained first,
-    for 20 ms and 64 KiB at most, so that a connection whose answer is over goes back to the pool.
+    stops the reading and closes the connection at once, and nothing is delivered after it; from inside `on_next` what
+    is already there is drained first, for 20 ms and 64 KiB at most, so that a connection whose answer is over goes
+    back to the pool.
 
     Args:
         session: The session to use; its timeouts count, but for `total`, which would cut a long answer.
@@ -81,24 +58,29 @@ def bytes_from(
         url: Where to.
         content_type: The content type that the answer must have, parameters aside; None takes any.
         window: The window that slows the reading; by default that of the boundary that subscribes, if there is one.
+        timeouts: How long each kind of waiting may last; see `Timeouts` for the defaults. `progress` counts where
+            `decode_deltas` or `deltas` reads the bytes; elsewhere, see `progress_timeout`.
         request: Further arguments of `aiohttp.ClientSession.request`.
 
     Returns:
         An observable of bytes.
 
-        - emits: each piece of the body, decompressed
-        - buffers up to: the window's limit and one piece; without a window, one piece
+        - emits: each piece of the body, decompressed (gzip, deflate; br and zstd with the extra `compress`)
+        - buffers up to: the window's limit, 4 KiB and one read of the socket; without a window, one read
         - completes: at the clean end of the body; whether the answer is whole is not its to say
         - fails: `HttpStatusError` for any status but 200; `NotAnEventStream` for another content type;
-          `TransportError` where no answer came; `TruncatedStream` where its body broke; `IdleTimeout` where the
-          `sock_read` of the session or the request ran out; whatever a subscriber's `on_next` raised
+          `TransportError` where no answer came or its compression is damaged, `ConnectTimeout` where no connection
+          could be made in time; `TruncatedStream` where the body broke; `IdleTimeout` and `DeadlineExceeded` where a
+          time ran out; whatever a subscriber's `on_next` raised
 
     Source: HTML Standard §9.2.3 (status and content type of an event stream).
     """
 
     def subscribe(observer: abc.ObserverBase[bytes], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
-        reading = _Reading(observer, window or current_window())
-        reading.start(session, method, url, content_type, request)
+        reading = _Reading(observer, window or current_window(), current_meter() or Meter(), timeouts)
+        reading.start(
+            lambda: connect(session, method, url, content_type=content_type, timeouts=timeouts, request=request)
+        )
         return Disposable(reading.dispose)
 
     return Observable(subscribe)
@@ -107,25 +89,32 @@ def bytes_from(
 class _Reading:
     """One subscription: one request, read by one task."""
 
-    def __init__(self, observer: abc.ObserverBase[bytes], window: ByteWindow | None) -> None:
+    def __init__(
+        self, observer: abc.ObserverBase[bytes], window: ByteWindow | None, meter: Meter, timeouts: Timeouts
+    ) -> None:
         self._observer = observer
         self._window = window
+        self._meter = meter
+        self._timeouts = timeouts
         self._loop = asyncio.get_running_loop()
         self._response: aiohttp.ClientResponse | None = None
+        self._lock = threading.RLock()  # held while something is delivered
         self._disposed = False
-        self._bytes_seen = 0
+        self._waits = False
+        self._fault: Exception | None = None
+        self._gone: asyncio.Future[None] | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._bytes_read = 0
 
-    def start(
-        self,
-        session: aiohttp.ClientSession,
-        method: str,
-        url: str,
-        content_type: str | None,
-        request: RequestOptions,
-    ) -> None:
-        self._task = self._loop.create_task(self._run(session, method, url, content_type, request))
+    def start(self, answer: Callable[[], Awaitable[aiohttp.ClientResponse]]) -> None:
+        self._task = self._loop.create_task(self._run(answer))
         _reading.add(self._task)
         self._task.add_done_callback(_reading.discard)
+        total, progress = self._timeouts.total, self._timeouts.progress
+        if total is not None:
+            self._timers["total"] = self._loop.call_later(total, self._expire, total)
+        if progress is not None and self._meter.reads_deltas:
+            self._watch_progress(progress, self._meter.deltas, 0)
 
     def dispose(self) -> None:
         self._disposed = True
@@ -137,8 +126,11 @@ class _Reading:
             here = False
         if here:
             self._stop()
-        else:
-            self._loop.call_soon_threadsafe(self._stop)
+            return
+        self._loop.call_soon_threadsafe(self._stop)
+        # What is being delivered now ends before this returns, unless it waits for this very thread.
+        if self._lock.acquire(timeout=LEAVE_SECONDS):
+            self._lock.release()
 
     def _stop(self) -> None:
         if asyncio.current_task(self._loop) is self._task:
@@ -147,128 +139,160 @@ class _Reading:
         if self._response is not None:
             self._response.close()
 
-    async def _run(
-        self,
-        session: aiohttp.ClientSession,
-        method: str,
-        url: str,
-        content_type: str | None,
-        request: RequestOptions,
-    ) -> None:
+    def _fail(self, error: Exception) -> None:
+        if self._fault is None and not self._task.done():
+            self._fault = error
+            self._task.cancel()
+
+    def _expire(self, seconds: float) -> None:
+        self._fail(DeadlineExceeded(seconds, bytes_seen=self._bytes_read))
+
+    def _watch_progress(self, seconds: float, seen: int, idle: int) -> None:
+        """One coarse timer a stream, not one a delta: it looks four times, and is late by a quarter at most."""
+        if idle == PROGRESS_TICKS:
+            message = f"nothing but heartbeats came for {seconds:g} s, after {self._bytes_read:,} bytes of the body"
+            self._fail(IdleTimeout(message, which="progress", seconds=seconds, bytes_seen=self._bytes_read))
+            return
+        self._timers["progress"] = self._loop.call_later(
+            seconds / PROGRESS_TICKS, self._look_for_progress, seconds, seen, idle
+        )
+
+    def _look_for_progress(self, seconds: float, seen: int, idle: int) -> None:
+        moved = self._waits or self._meter.deltas != seen
+        self._watch_progress(seconds, self._meter.deltas, 0 if moved else idle + 1)
+
+    async def _run(self, answer: Callable[[], Awaitable[aiohttp.ClientResponse]]) -> None:
+        failure: Exception | None = None
         try:
-            try:
-                self._response = await _request(session, method, url, content_type, request)
-                await _check(self._response, content_type)
-                await self._read(self._response)
-            finally:
-                if self._response is not None:
-                    self._response.close()
+            self._response = await answer()
+            await self._read(self._response, decoder(self._response))
+        except asyncio.CancelledError:
+            if self._fault is None:
+                raise
+            failure = self._fault
         except Exception as error:
             failure = error
-            self._tell(lambda: self._observer.on_error(failure))
-        else:
+        finally:
+            self._close()
+        log.debug("%d bytes read, then %s", self._bytes_read, _word(failure))
+        if failure is None:
             self._tell(self._observer.on_completed)
+        else:
+            self._tell(partial(self._observer.on_error, failure))
 
-    async def _read(self, response: aiohttp.ClientResponse) -> None:
+    def _close(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._gone is not None:
+            self._gone.remove_done_callback(self._connection_gone)
+        if self._response is not None:
+            self._response.close()
+
+    async def _read(self, response: aiohttp.ClientResponse, unpack: Stage[bytes, bytes] | None) -> None:
+        self._watch_connection(response)
         while chunk := await self._next(response):
-            if self._window is not None:
-                self._window.add(len(chunk))
-            self._push(chunk)
-            if self._disposed:
-                await _drain(response)
-                return
-            await self._window_open()
+            for piece in unpack.feed((chunk,)) if unpack else (chunk,):
+                await self._hand_on(piece)
+                if self._disposed:
+                    await _drain(response)
+                    return
+        for piece in unpack.finish() if unpack else ():
+            await self._hand_on(piece)
+
+    def _watch_connection(self, response: aiohttp.ClientResponse) -> None:
+        """A session that is closed forgets its readers: nobody else would wake this one."""
+        if response.connection is None or response.connection.protocol is None:
+            return  # the whole answer is here already
+        self._gone = response.connection.protocol.closed
+        if self._gone is not None:
+            self._gone.remove_done_callback(_heard)
+            self._gone.add_done_callback(_heard)  # once a connection, however many answers come on it
+            self._gone.add_done_callback(self._connection_gone)
+
+    def _connection_gone(self, _: asyncio.Future[None]) -> None:
+        assert self._response is not None
+        content = self._response.content
+        if not content.is_eof() and content.exception() is None:
+            content.set_exception(aiohttp.ClientConnectionError("the session was closed"))
 
     async def _next(self, response: aiohttp.ClientResponse) -> bytes:
+        await self._window_open()
         try:
             chunk = await response.content.readany()
         except aiohttp.SocketTimeoutError as error:
-            raise IdleTimeout(f"no byte came within sock_read, after {self._bytes_seen:,} bytes of the body") from error
+            raise silence(self._timeouts.liveness, self._bytes_read) from error
         except FAILURES as error:
             raise TruncatedStream(
-                f"the connection broke after {self._bytes_seen:,} bytes of the body: {type(error).__name__}",
-                bytes_seen=self._bytes_seen,
-                retry_safe=self._bytes_seen == 0,
+                f"the connection broke after {self._bytes_read:,} bytes of the body: {type(error).__name__}",
+                bytes_seen=self._bytes_read,
+                retry_safe=self._bytes_read == 0,
             ) from error
-        self._bytes_seen += len(chunk)
+        self._bytes_read += len(chunk)
         return chunk
 
+    async def _hand_on(self, piece: bytes) -> None:
+        """Deliver a piece, in as many as the window has room for."""
+        window = self._window
+        while piece and not self._disposed:
+            await self._window_open()
+            size = len(piece) if window is None else min(len(piece), max(window.room, PIECE))
+            if window is not None:
+                window.add(size)
+            self._meter.bytes_read += size
+            self._push(piece[:size])
+            piece = piece[size:]
+
     async def _window_open(self) -> None:
-        if self._window is None:
-            return
+        window = self._window
         opened = asyncio.Event()
 
         def resume() -> None:
             if not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(opened.set)
 
-        if not self._window.when_open(resume):
-            await opened.wait()
+        while window is not None and not window.when_open(resume):
+            self._meter.stalls += 1
+            self._waits = True
+            try:
+                await opened.wait()
+            finally:
+                self._waits = False
+                window.forget(resume)
+            opened.clear()
 
-    def _push(self, chunk: bytes) -> None:
-        try:
-            self._observer.on_next(chunk)
-        except Exception as error:
-            if not self._disposed:
-                raise
-            self._report(error)  # the subscriber has left: it can't be told
+    def _push(self, piece: bytes) -> None:
+        with self._lock:
+            if self._disposed:
+                return
+            try:
+                self._observer.on_next(piece)
+            except Exception as error:
+                if not self._disposed:
+                    raise
+                self._report(error)  # the subscriber has left: it can't be told
 
     def _tell(self, terminal: Callable[[], None]) -> None:
-        if self._disposed:
-            return
-        try:
-            terminal()
-        except Exception as error:
-            self._report(error)
+        with self._lock:
+            if self._disposed:
+                return
+            try:
+                terminal()
+            except Exception as error:
+                self._report(error)
 
     def _report(self, error: Exception) -> None:
         message = "unhandled error in a subscriber of a byte stream"
         self._loop.call_exception_handler({"message": message, "exception": error})
 
 
-async def _request(
-    session: aiohttp.ClientSession, method: str, url: str, content_type: str | None, request: RequestOptions
-) -> aiohttp.ClientResponse:
-    own = session.timeout
-    timeout = aiohttp.ClientTimeout(
-        total=None, connect=own.connect, sock_connect=own.sock_connect, sock_read=own.sock_read
-    )
-    options: RequestOptions = {"timeout": timeout, "read_bufsize": READ_BUFFER, **request}
-    headers = dict(options.get("headers", {}))
-    if content_type is not None and "accept" not in map(str.lower, headers):
-        headers["Accept"] = content_type
-    options["headers"] = headers
-    try:
-        return await session.request(method, url, raise_for_status=False, **options)
-    except aiohttp.InvalidUrlRedirectClientError as error:
-        raise TransportError("the server redirects to no URL", retry_safe=True) from error
-    except aiohttp.InvalidURL:
-        raise
-    except (*FAILURES, UnicodeError) as error:
-        reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
-        raise TransportError(f"no answer from {urlsplit(url).hostname}: {reason}", retry_safe=True) from error
+def _heard(gone: asyncio.Future[None]) -> None:
+    """How the connection ended is told by its reader: what this future says must not be complained of as unheard."""
+    if not gone.cancelled():
+        gone.exception()
 
 
-async def _check(response: aiohttp.ClientResponse, content_type: str | None) -> None:
-    if response.status != HTTPStatus.OK:
-        raise HttpStatusError(
-            response.status, response.headers.copy(), await _body(response), retry_after=_retry_after(response.headers)
-        )
-    came = response.headers.get("Content-Type", "")
-    if content_type is not None and _essence(came) != content_type:
-        raise NotAnEventStream(came, await _body(response), status=response.status, expected=content_type)
-
-
-async def _body(response: aiohttp.ClientResponse) -> str:
-    """The start of a body that is not what was asked for; what can't be read of it does not matter."""
-    body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            while len(body) < BODY_SHOWN and (chunk := await response.content.readany()):
-                body += chunk
-    except FAILURES:
-        body += b" (the body broke off here)"
-    return body[:BODY_SHOWN].decode("utf-8", "replace")
+def _word(failure: Exception | None) -> str:
+    return "completed" if failure is None else type(failure).__name__
 
 
 async def _drain(response: aiohttp.ClientResponse) -> None:
@@ -279,20 +303,3 @@ async def _drain(response: aiohttp.ClientResponse) -> None:
                 room -= len(chunk)
     except FAILURES:
         return  # the answer was over: how its connection ends is nobody's business
-
-
-def _essence(content_type: str) -> str:
-    """The media type without its parameters; of several headers in one, the last counts (Fetch §2.2.5)."""
-    return content_type.rpartition(",")[2].partition(";")[0].strip().lower()
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait (RFC 9110 §10.2.3): a number of them, or a date."""
-    wanted = headers.get("Retry-After", "").strip()
-    if wanted.isascii() and wanted.isdigit() and len(wanted) < 10:
-        return float(wanted)
-    try:
-        wait = parsedate_to_datetime(wanted).astimezone(UTC) - datetime.now(UTC)
-    except (ValueError, OverflowError):
-        return None
-    return max(0.0, wait.total_seconds())

@@ -9,8 +9,8 @@ from rillet.operators.value import value
 class Timeouts:
     """How long each kind of waiting may last, in seconds; None lifts a limit.
 
-    They count beside those of the session and of aiohttp's own `timeout=`: the shorter of two wins. Time that the source
-    waits for a slow consumer is nobody's silence: it counts for `total` alone.
+    They count beside those of the session and of aiohttp's own `timeout=`: the shorter of two wins. Time that the
+    source waits for a slow consumer is nobody's silence: it counts for `total` alone.
 
     Attributes:
         connect: To get a connection, the wait for a free one in the pool included; then `ConnectTimeout`. 30 s.

@@ -1,0 +1,239 @@
+"""`connect`: one HTTP request, and an answer that is the stream that was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from ssl import SSLContext
+from typing import TypedDict, cast
+from urllib.parse import urlsplit
+
+import aiohttp
+import orjson
+from aiohttp.http_exceptions import HttpProcessingError
+
+from rillet.operators import Chain, Stage
+from rillet.operators.decompress import Decompress
+from rillet.operators.errors import (
+    ConnectTimeout,
+    HttpStatusError,
+    IdleTimeout,
+    NotAnEventStream,
+    ProviderError,
+    StreamError,
+    TransportError,
+)
+
+from .protocols.payload import provider_error
+from .timeouts import Timeouts
+
+READ_BUFFER = 64 * 1024
+BODY_SHOWN = 64 * 1024
+BODY_SECONDS = 5.0
+
+FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError, TimeoutError)
+
+log = logging.getLogger(__name__)
+
+
+class RequestOptions(TypedDict, total=False):
+    """What `bytes_from` hands to `aiohttp.ClientSession.request`, which says what each means."""
+
+    params: Mapping[str, str | int | float] | str
+    data: bytes | str | Mapping[str, str] | aiohttp.FormData | None
+    json: object
+    headers: Mapping[str, str]
+    cookies: Mapping[str, str]
+    auth: aiohttp.BasicAuth
+    skip_auto_headers: Iterable[str]
+    allow_redirects: bool
+    max_redirects: int
+    compress: str | bool
+    proxy: str
+    proxy_auth: aiohttp.BasicAuth
+    proxy_headers: Mapping[str, str]
+    ssl: SSLContext | bool | aiohttp.Fingerprint
+    server_hostname: str
+    timeout: aiohttp.ClientTimeout
+    trace_request_ctx: object
+    read_bufsize: int
+
+
+async def connect(
+    session: aiohttp.ClientSession,
+    method: str,
+    url: str,
+    *,
+    content_type: str | None,
+    timeouts: Timeouts,
+    request: RequestOptions,
+) -> aiohttp.ClientResponse:
+    """Make a request, and give its answer where that is the stream that was asked for; otherwise it is closed.
+
+    The body is left compressed: see `decoder`.
+
+    Args:
+        session: The session to use.
+        method: The HTTP method.
+        url: Where to.
+        content_type: The content type that the answer must have, parameters aside; None takes any.
+        timeouts: `connect` and `liveness` count here, beside those of the session and of the request.
+        request: Further arguments of `aiohttp.ClientSession.request`.
+
+    Raises:
+        HttpStatusError: Its status is not 200.
+        NotAnEventStream: Its content type is another.
+        TransportError: There was no answer.
+        IdleTimeout: There was a connection, and no answer in time.
+    """
+    response = await _request(session, method, url, content_type, timeouts, request)
+    log.debug("%s %s: %d, %s", method, _place(url), response.status, response.headers.get("Content-Type", "no type"))
+    try:
+        await _check(response, content_type)
+    except BaseException:
+        response.close()
+        raise
+    return response
+
+
+def decoder(response: aiohttp.ClientResponse) -> Stage[bytes, bytes] | None:
+    """What undoes the content encodings of an answer, the last one applied first; None where there is none.
+
+    Raises:
+        TransportError: One is unknown here, or its package is not installed.
+    """
+    encodings = response.headers.get("Content-Encoding", "").lower().split(",")
+    wanted = [name for encoding in reversed(encodings) if (name := encoding.strip()) not in ("", "identity")]
+    try:
+        return Chain(*map(Decompress, wanted)) if wanted else None
+    except ModuleNotFoundError as error:
+        raise TransportError(f"the body is compressed as {wanted}: install rillet[compress] to read it") from error
+    except ValueError as error:
+        raise TransportError(f"the body is encoded as {wanted}, which nobody here can read") from error
+
+
+async def _request(
+    session: aiohttp.ClientSession,
+    method: str,
+    url: str,
+    content_type: str | None,
+    timeouts: Timeouts,
+    request: RequestOptions,
+) -> aiohttp.ClientResponse:
+    headers = dict(request.get("headers", {}))
+    if content_type is not None and "accept" not in map(str.lower, headers):
+        headers["Accept"] = content_type
+    options: RequestOptions = {"read_bufsize": READ_BUFFER, **request, "headers": headers}
+    options["timeout"] = limits = _limits(request.get("timeout"), session.timeout, timeouts)
+    try:
+        return await session.request(method, url, raise_for_status=False, auto_decompress=False, **options)
+    except aiohttp.InvalidUrlRedirectClientError as error:
+        raise TransportError("the server redirects to no URL", retry_safe=True) from error
+    except aiohttp.InvalidURL:
+        raise
+    except aiohttp.ConnectionTimeoutError as error:
+        message = f"no connection to {urlsplit(url).hostname} in time"
+        raise ConnectTimeout(message, retry_safe=True) from error
+    except aiohttp.SocketTimeoutError as error:
+        raise silence(limits.sock_read, 0) from error
+    except (*FAILURES, UnicodeError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
+        raise TransportError(f"no answer from {urlsplit(url).hostname}: {reason}", retry_safe=True) from error
+
+
+def silence(seconds: float | None, bytes_seen: int) -> IdleTimeout:
+    """The error for a connection on which no byte came for so many seconds."""
+    waited = "in time" if seconds is None else f"for {seconds:g} s"
+    return IdleTimeout(
+        f"no byte came {waited}, after {bytes_seen:,} bytes of the body", seconds=seconds, bytes_seen=bytes_seen
+    )
+
+
+def _limits(
+    asked: aiohttp.ClientTimeout | None, own: aiohttp.ClientTimeout, timeouts: Timeouts
+) -> aiohttp.ClientTimeout:
+    """aiohttp's timeouts for one request. A `total` of the session's would cut a long answer: it does not count."""
+    base = own if asked is None else asked
+    return aiohttp.ClientTimeout(
+        total=None if asked is None else asked.total,
+        connect=_shorter(base.connect, timeouts.connect),
+        sock_connect=base.sock_connect,
+        sock_read=_shorter(base.sock_read, timeouts.liveness),
+    )
+
+
+def _shorter(*seconds: float | None) -> float | None:
+    return min((some for some in seconds if some), default=None)
+
+
+def _place(url: str) -> str:
+    """Where a request goes, without what may be a secret: user, password, query."""
+    parts = urlsplit(url)
+    return f"{parts.hostname}{parts.path}"
+
+
+async def _check(response: aiohttp.ClientResponse, content_type: str | None) -> None:
+    came = response.headers.get("Content-Type", "")
+    if response.status != HTTPStatus.OK:
+        body = await _body(response)
+        raise HttpStatusError(
+            response.status,
+            response.headers.copy(),
+            body,
+            retry_after=_retry_after(response.headers),
+            details=_details(body),
+        )
+    if content_type is not None and _essence(came) != content_type:
+        raise NotAnEventStream(came, await _body(response), status=response.status, expected=content_type)
+
+
+async def _body(response: aiohttp.ClientResponse) -> str:
+    """The start of a body that is not what was asked for; what can't be read of it does not matter."""
+    body = bytearray()
+    try:
+        unpack = decoder(response)
+        async with asyncio.timeout(BODY_SECONDS):
+            while len(body) < BODY_SHOWN and (chunk := await response.content.readany()):
+                for piece in unpack.feed((chunk,)) if unpack else (chunk,):
+                    body += piece
+                    if len(body) >= BODY_SHOWN:
+                        break
+    except (*FAILURES, StreamError):
+        body += b" (the body broke off here)"
+    return body[:BODY_SHOWN].decode("utf-8", "replace")
+
+
+def _details(body: str) -> ProviderError | None:
+    """What an error's body says of it, where that is JSON as providers write it."""
+    try:
+        payload: object = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    if isinstance(payload, list) and payload:  # Google's, without alt=sse
+        payload = cast("list[object]", payload)[0]
+    if not isinstance(payload, dict):
+        return None
+    said = cast("dict[str, object]", payload)
+    return provider_error(said.get("error") or said, said)
+
+
+def _essence(content_type: str) -> str:
+    """The media type without its parameters; of several headers in one, the last counts (Fetch §2.2.5)."""
+    return content_type.rpartition(",")[2].partition(";")[0].strip().lower()
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait (RFC 9110 §10.2.3): a number of them, or a date; OpenAI has one in ms too."""
+    for name, unit in (("retry-after-ms", 0.001), ("Retry-After", 1.0)):
+        wanted = headers.get(name, "").strip()
+        if wanted.isascii() and wanted.isdigit() and len(wanted) < 10:
+            return float(wanted) * unit
+    with suppress(ValueError, OverflowError):
+        wait = parsedate_to_datetime(headers.get("Retry-After", "")).astimezone(UTC) - datetime.now(UTC)
+        return max(0.0, wait.total_seconds())
+    return None
