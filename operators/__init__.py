@@ -2,8 +2,10 @@
 
 from . import errors
 from .assemble_tools import assemble_tools
+from .bounded import bounded
 from .decode_deltas import Decoder, WireProtocol, decode_deltas
 from .decode_utf8 import decode_utf8
+from .decompress import decompress
 from .deltas import (
     Delta,
     Done,
@@ -25,7 +27,9 @@ from .events import EventFrame, JsonLine, ServerSentEvent, StreamPosition, WireE
 from .group_events import group_events
 from .meter import Meter
 from .parse_arguments import parse_arguments
+from .progress_timeout import progress_timeout
 from .require_done import require_done
+from .share import share
 from .split_frames import split_frames
 from .split_json_lines import split_json_lines
 from .split_lines import split_lines
@@ -61,13 +65,17 @@ __all__ = [
     "WireEvent",
     "WireProtocol",
     "assemble_tools",
+    "bounded",
     "decode_deltas",
     "decode_utf8",
+    "decompress",
     "errors",
     "group_events",
     "lift",
     "parse_arguments",
+    "progress_timeout",
     "require_done",
+    "share",
     "split_frames",
     "split_json_lines",
     "split_lines",

@@ -7,6 +7,7 @@ from .assembler import SSEParser, StreamAssembler, parse_sse
 from .chain import Limits, deltas
 from .client import Asking, ask, collect_stream, stream_llm
 from .connect import RequestOptions
+from .for_each import for_each
 from .iterate import iterate
 from .protocols import PROTOCOLS, find_protocol
 from .providers import PROVIDERS, Prompt, Provider
@@ -31,6 +32,7 @@ __all__ = [
     "collect_stream",
     "deltas",
     "find_protocol",
+    "for_each",
     "iterate",
     "parse_arguments",
     "parse_sse",

@@ -18,6 +18,7 @@ from rillet.operators.meter import current_meter
 from rillet.operators.window import current_window
 
 from .connect import FAILURES, RequestOptions, connect, decoder, log, silence
+from .pressure import until_open
 from .timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 PIECE = 4 * 1024  # a window of less room than this is not worth the slicing
@@ -243,22 +244,13 @@ class _Reading:
             piece = piece[size:]
 
     async def _window_open(self) -> None:
-        window = self._window
-        opened = asyncio.Event()
-
-        def resume() -> None:
-            if not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(opened.set)
-
-        while window is not None and not window.when_open(resume):
-            self._meter.stalls += 1
-            self._waits = True
-            try:
-                await opened.wait()
-            finally:
-                self._waits = False
-                window.forget(resume)
-            opened.clear()
+        if self._window is None:
+            return
+        self._waits = True
+        try:
+            self._meter.stalls += await until_open(self._window)
+        finally:
+            self._waits = False
 
     def _push(self, piece: bytes) -> None:
         with self._lock:
