@@ -77,6 +77,7 @@ class _Watch(abc.ObserverBase[T]):
         self._upstream = SingleAssignmentDisposable()
         self._timer = SerialDisposable()
         self._moved = False
+        self._was_full = False
         self._idle = 0
         self._over = False
 
@@ -118,9 +119,9 @@ class _Watch(abc.ObserverBase[T]):
 
     def _look(self, _: abc.SchedulerBase, __: object = None) -> None:
         with self._lock:
-            waits = self._window is not None and self._window.room == 0
-            self._idle = 0 if self._moved or waits else self._idle + 1
-            self._moved = False
+            is_full = self._window is not None and self._window.room == 0
+            self._idle = 0 if self._moved or is_full or self._was_full else self._idle + 1
+            self._moved, self._was_full = False, is_full
             if self._over:
                 return
             if self._idle < TICKS:

@@ -155,11 +155,11 @@ class _Reading:
             self._fail(IdleTimeout(message, which="progress", seconds=seconds, bytes_seen=self._bytes_read))
             return
         self._timers["progress"] = self._loop.call_later(
-            seconds / PROGRESS_TICKS, self._look_for_progress, seconds, seen, idle
+            seconds / PROGRESS_TICKS, self._look_for_progress, seconds, seen, idle, self._waits
         )
 
-    def _look_for_progress(self, seconds: float, seen: int, idle: int) -> None:
-        moved = self._waits or self._meter.deltas != seen
+    def _look_for_progress(self, seconds: float, seen: int, idle: int, waited: bool) -> None:
+        moved = self._waits or waited or self._meter.deltas != seen
         self._watch_progress(seconds, self._meter.deltas, 0 if moved else idle + 1)
 
     async def _run(self, answer: Callable[[], Awaitable[aiohttp.ClientResponse]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ import pytest
 import reactivex
 from reactivex import Observable, Subject, abc
 from reactivex import operators as ops
-from reactivex.scheduler import CurrentThreadScheduler
+from reactivex.scheduler import CurrentThreadScheduler, ImmediateScheduler
 from reactivex.testing import ReactiveTest, TestScheduler
 from reactivex.testing.subscription import Subscription
 
@@ -27,9 +28,12 @@ from rillet.operators import (
     WireEvent,
     WireProtocol,
     assemble_tools,
+    bounded,
     decode_deltas,
     decode_utf8,
+    decompress,
     group_events,
+    progress_timeout,
     require_done,
     split_frames,
     split_json_lines,
@@ -71,6 +75,8 @@ WIRE = [b"\xef\xbb\xbf: hello\r\n\r\ndata: \xc3\xa9\r\n\r", b"\ndata: {\r\rdata"
 FIVE: list[Operator] = [decode_utf8(), split_lines(), group_events(), decode_deltas(WORDS), assemble_tools()]
 
 
+ZIPPED = gzip.compress(b"Caf\xc3\xa9")
+PASSED: list[tuple[Any, list[Any]]] = [(item, [item]) for item in (TextDelta("a"), 2, None)]
 FRAME = bytes.fromhex("000000100000000005c248eb7d98c8ff")  # no headers, no payload
 
 
@@ -151,6 +157,9 @@ CASES = {
         [(WIRE[0], ANSWER[:1]), (WIRE[1], ANSWER[1:3]), (WIRE[2], ANSWER[3:])],
         needs_done=True,
     ),
+    "decompress": Case(decompress("gzip"), [(ZIPPED[:14], [b"Caf"]), (ZIPPED[14:], [b"\xc3\xa9"])]),
+    "bounded": Case(bounded(scheduler=ImmediateScheduler()), PASSED),
+    "progress_timeout": Case(progress_timeout(60, scheduler=TestScheduler()), PASSED),
     "the five joined": Case(all_of(*FIVE), [(WIRE[0], ANSWER[:1]), (WIRE[1] + WIRE[2], ANSWER[1:])]),
 }
 on_every_operator = pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
