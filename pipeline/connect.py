@@ -157,17 +157,18 @@ def silence(seconds: float | None, bytes_seen: int) -> IdleTimeout:
 def _limits(
     asked: aiohttp.ClientTimeout | None, own: aiohttp.ClientTimeout, timeouts: Timeouts
 ) -> aiohttp.ClientTimeout:
-    """aiohttp's timeouts for one request. A `total` of the session's would cut a long answer: it does not count."""
+    """aiohttp's timeouts for one request, but for `total`: the source keeps that itself."""
     base = own if asked is None else asked
     return aiohttp.ClientTimeout(
-        total=None if asked is None else asked.total,
-        connect=_shorter(base.connect, timeouts.connect),
+        total=None,
+        connect=shorter(base.connect, timeouts.connect),
         sock_connect=base.sock_connect,
-        sock_read=_shorter(base.sock_read, timeouts.liveness),
+        sock_read=shorter(base.sock_read, timeouts.liveness),
     )
 
 
-def _shorter(*seconds: float | None) -> float | None:
+def shorter(*seconds: float | None) -> float | None:
+    """The shortest of some times, None where there is none; aiohttp's 0 is no limit."""
     return min((some for some in seconds if some), default=None)
 
 

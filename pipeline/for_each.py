@@ -57,7 +57,7 @@ def for_each(
     def operator(source: Observable[T]) -> Observable[R]:
         def subscribe(observer: abc.ObserverBase[R], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
             handling = _Handling(observer, handle, concurrency, Inbox[T](window or ByteWindow()))
-            return Disposable(handling.start(source))
+            return handling.start(source)
 
         return Observable(subscribe)
 
@@ -84,20 +84,22 @@ class _Handling(Generic[T, R]):
         self._loop = asyncio.get_running_loop()
         self._disposed = False
 
-    def start(self, source: Observable[T]) -> Callable[[], None]:
-        """Start; the result stops it, from any thread."""
-        self._task = self._loop.create_task(self._run(source))
+    def start(self, source: Observable[T]) -> abc.DisposableBase:
+        """Subscribe to the source, and start; disposing stops it, from any thread."""
+        self._upstream = self._inbox.fill_from(source)
+        self._task = self._loop.create_task(self._run())
         _running.add(self._task)
         self._task.add_done_callback(_running.discard)
-        return self._stop
+        return Disposable(self._stop)
 
     def _stop(self) -> None:
         self._disposed = True
+        self._upstream.dispose()
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._task.cancel)
 
-    async def _run(self, source: Observable[T]) -> None:
-        starting = self._loop.create_task(self._start_all(source))
+    async def _run(self) -> None:
+        starting = self._loop.create_task(self._start_all())
         try:
             await self._hand_on_all()
             await starting
@@ -106,6 +108,7 @@ class _Handling(Generic[T, R]):
         else:
             failure = None
         finally:
+            self._upstream.dispose()
             for task in (starting, *self._handlers):
                 task.cancel()
             await asyncio.gather(starting, *self._handlers, return_exceptions=True)
@@ -116,15 +119,14 @@ class _Handling(Generic[T, R]):
         else:
             self._observer.on_error(failure)
 
-    async def _start_all(self, source: Observable[T]) -> None:
+    async def _start_all(self) -> None:
         try:
-            with self._inbox.subscribed_to(source):
-                await self._free.acquire()  # before an item is taken: until then the window counts it
-                while await self._inbox.filled():
-                    task = self._loop.create_task(self._handled(self._inbox.take()))
-                    self._handlers.add(task)
-                    self._started.put_nowait((task, self._inbox.taken))
-                    await self._free.acquire()
+            await self._free.acquire()  # before an item is taken: until then the window counts it
+            while await self._inbox.filled():
+                task = self._loop.create_task(self._handled(self._inbox.take()))
+                self._handlers.add(task)
+                self._started.put_nowait((task, self._inbox.taken))
+                await self._free.acquire()
         finally:
             self._started.put_nowait(None)
 

@@ -36,6 +36,9 @@ async def iterate(
         BufferOverflow: A source that can't be made to wait ran away, after the items that waited.
     """
     inbox = Inbox[T](window or ByteWindow(), max_items=max_items)
-    with inbox.subscribed_to(observable):
+    subscription = inbox.fill_from(observable)
+    try:
         while await inbox.filled():
             yield inbox.take()
+    finally:
+        subscription.dispose()

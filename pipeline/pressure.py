@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from reactivex import Observable, abc
+from reactivex.disposable import CompositeDisposable, Disposable
 from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
 
 from rillet.operators import ByteWindow
@@ -43,16 +42,11 @@ class Inbox(abc.ObserverBase[T], Generic[T]):
         self._news = asyncio.Event()
         self.taken = 0
 
-    @contextmanager
-    def subscribed_to(self, observable: Observable[T]) -> Generator[None]:
-        """Fill it from an observable, whose timers run in this loop, for as long as the block lasts."""
+    def fill_from(self, observable: Observable[T]) -> abc.DisposableBase:
+        """Subscribe to an observable, whose timers run in this loop. Disposing lets its source go on without it."""
         with offered(self._window), timers_on(AsyncIOThreadSafeScheduler(self._loop)):
             subscription = observable.subscribe(self)
-        try:
-            yield
-        finally:
-            subscription.dispose()
-            self._window.release_all()  # a source that others share must not wait for this consumer any more
+        return CompositeDisposable(subscription, Disposable(self._window.release_all))
 
     def on_next(self, value: T) -> None:
         if self._ended:

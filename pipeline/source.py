@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Unpack
 
@@ -17,7 +18,7 @@ from rillet.operators.errors import DeadlineExceeded, IdleTimeout, TruncatedStre
 from rillet.operators.meter import current_meter
 from rillet.operators.window import current_window
 
-from .connect import FAILURES, RequestOptions, connect, decoder, log, silence
+from .connect import FAILURES, RequestOptions, connect, decoder, log, shorter, silence
 from .pressure import until_open
 from .timeouts import DEFAULT_TIMEOUTS, Timeouts
 
@@ -54,7 +55,8 @@ def bytes_from(
     back to the pool.
 
     Args:
-        session: The session to use; its timeouts count, but for `total`, which would cut a long answer.
+        session: The session to use; its timeouts count, but for `total`, which would cut a long answer. That of a
+            `timeout` among the request's arguments does.
         method: The HTTP method.
         url: Where to.
         content_type: The content type that the answer must have, parameters aside; None takes any.
@@ -78,7 +80,9 @@ def bytes_from(
     """
 
     def subscribe(observer: abc.ObserverBase[bytes], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
-        reading = _Reading(observer, window or current_window(), current_meter() or Meter(), timeouts)
+        asked = request.get("timeout")
+        limits = replace(timeouts, total=shorter(timeouts.total, asked and asked.total))
+        reading = _Reading(observer, window or current_window(), current_meter() or Meter(), limits)
         reading.start(
             lambda: connect(session, method, url, content_type=content_type, timeouts=timeouts, request=request)
         )
