@@ -36,6 +36,7 @@ from .recognise import recognise
 from .sandbox import Fault, FaultKind, Sandbox, Script, ScriptedCall, Wire
 from .screen import JsonScreen, Screen, TextScreen, live_screen_or, printable
 from .source import bytes_from
+from .timeouts import Timeouts
 
 Out = TypeVar("Out")
 
@@ -184,9 +185,9 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 async def _run_demo(fault: Fault | None, screen: Screen) -> Answer:
-    patience = aiohttp.ClientTimeout(total=None, sock_read=DEMO_PATIENCE)
+    patience = Timeouts(liveness=DEMO_PATIENCE)
     async with Sandbox(DEMO, DEMO_WIRE, fault) as base_url, aiohttp.ClientSession() as session:
-        source = bytes_from(session, "POST", base_url + "/chat/completions", json={"stream": True}, timeout=patience)
+        source = bytes_from(session, "POST", base_url + "/chat/completions", json={"stream": True}, timeouts=patience)
         return await _show(deltas(source, "openai-chat"), screen)
 
 
@@ -204,7 +205,7 @@ async def _run_ask(options: argparse.Namespace, screen: Screen) -> None:
                 provider=options.provider,
                 model=options.model,
                 base_url=options.base_url,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=options.timeout),
+                timeouts=Timeouts(liveness=options.timeout),
             )
         except ValueError as error:
             raise _UsageError(error) from error

@@ -81,7 +81,7 @@ def bytes_from(
 
     def subscribe(observer: abc.ObserverBase[bytes], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
         asked = request.get("timeout")
-        limits = replace(timeouts, total=shorter(timeouts.total, asked and asked.total))
+        limits = replace(timeouts, total=shorter(timeouts.total, asked.total if asked else None))
         reading = _Reading(observer, window or current_window(), current_meter() or Meter(), limits)
         reading.start(
             lambda: connect(session, method, url, content_type=content_type, timeouts=timeouts, request=request)
