@@ -24,6 +24,7 @@ from .deltas import (
 from .events import EventFrame, JsonLine, ServerSentEvent, StreamPosition, WireEvent
 from .group_events import group_events
 from .parse_arguments import parse_arguments
+from .partial_json import NO_VALUE, JsonPath, NoValue, PartialJson
 from .require_done import require_done
 from .split_frames import split_frames
 from .split_json_lines import split_json_lines
@@ -32,6 +33,7 @@ from .stage import BatchStage, Chain, Stage, lift
 from .window import ByteWindow
 
 __all__ = [
+    "NO_VALUE",
     "BatchStage",
     "ByteWindow",
     "Chain",
@@ -43,7 +45,10 @@ __all__ = [
     "FinishReason",
     "Json",
     "JsonLine",
+    "JsonPath",
     "Message",
+    "NoValue",
+    "PartialJson",
     "ProviderEvent",
     "ReasoningDelta",
     "RefusalDelta",
