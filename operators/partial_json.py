@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from enum import Enum
 from math import isinf
@@ -13,7 +14,6 @@ from .errors import LimitExceeded
 
 MAX_DEPTH = 200
 MAX_SIZE = 16 * 1024 * 1024
-FOLD = 4096  # pieces of an open string that are kept apart: each weighs 50 bytes and more
 
 JsonPath: TypeAlias = tuple[str | int, ...]
 """Where a value is in a document: the keys and the indices that lead to it, () for the document itself."""
@@ -44,11 +44,24 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _LITERALS: dict[str, tuple[str, Json]] = {"t": ("true", True), "f": ("false", False), "n": ("null", None)}
 
 
+class _Open:
+    """A container that is still open; it lacks the one that is open inside it."""
+
+    __slots__ = ("container", "depth", "key", "outer")
+
+    def __init__(self, container: dict[str, Json] | list[Json], outer: _Open | None) -> None:
+        self.container = container
+        self.key = ""  # where an object is at
+        self.outer = outer
+        self.depth: int = 1 if outer is None else outer.depth + 1
+
+
 class PartialJson:
     """One JSON document that comes in fragments; what is certain of it can be read after each of them.
 
     A fragment costs what it weighs. Reading `value` copies the containers that are still open, one level each, and the
-    open string; finished values are shared by all snapshots, so a snapshot is to be read, not written to.
+    open string where the snapshot before is still held by somebody. Finished values are shared by all snapshots, so a
+    snapshot is to be read, not written to.
 
     This is for display: that a document is whole and valid, `parse_arguments` says.
 
@@ -66,19 +79,16 @@ class PartialJson:
     def __init__(self, *, max_depth: int = MAX_DEPTH, max_size: int | None = MAX_SIZE) -> None:
         self.broken: int | None = None
         self._max_depth = max_depth
-        self._max_size = max_size
-        self._seen = 0  # characters that were fed
+        self._max_size = sys.maxsize if max_size is None else max_size
+        self._room = self._max_size  # how many more characters are taken
         self._state: _State = PartialJson._value
-        self._held = ""  # the start of an escape or of a literal; only a few characters, to be read again
-        self._open: list[dict[str, Json] | list[Json]] = []  # from the outermost; each lacks the one inside it
-        self._keys: list[str] = []  # the key that each of them is at, "" in a list
+        self._held = ""  # the start of an escape or of a literal: a few characters, to be read again
+        self._inner: _Open | None = None  # the innermost open container
         self._root: Json | NoValue = NO_VALUE  # the finished document
-        self._snapshot: Json | NoValue | None = NO_VALUE  # None where it is out of date
-        self._stale = False
-        self._string_open = False  # a value that is a string: it can be seen
-        self._text = ""  # the open string, or key, as far as it was joined
-        self._pieces: list[str] = []  # the rest of it; or the pieces of a number
-        self._high = 0  # the first half of a surrogate pair, until its second half comes
+        self._snapshot: Json | NoValue = NO_VALUE  # None where it must be made, or is null
+        self._string_open = False  # a string that is a value; a key is none
+        self._text = ""  # the open string, key or number, as far as it came
+        self._high = 0  # the first half of a surrogate pair, until the second half comes
         self._number_at = 0
 
     def feed(self, fragment: str) -> None:
@@ -87,70 +97,80 @@ class PartialJson:
         Raises:
             LimitExceeded: The text is too long or nested too deep; from then on, always. `value` stays readable.
         """
-        limit = self._max_size
-        if limit is not None and self._seen + len(fragment) > limit:
-            self._read(fragment[: limit - self._seen])
-            if self.broken is None:
-                self._refuse(LimitExceeded("max_size", limit, "a JSON document"))
+        room = self._room - len(fragment)
+        if room < 0:
+            self._overflow(fragment)
+            return
+        self._room = room
+        if (  # a short way for most of what comes: the middle of a string, with nothing special in it
+            self._string_open
+            and not self._held
+            and not self._high
+            and fragment.isprintable()  # neither control characters nor surrogates
+            and '"' not in fragment
+            and "\\" not in fragment
+            and self.broken is None
+        ):
+            self._snapshot = None
+            text, self._text = self._text, ""
+            text += fragment  # in place, where only this variable holds the string: CPython sees to it
+            self._text = text
             return
         self._read(fragment)
 
     @property
     def value(self) -> Json | NoValue:
         """The document as far as it is certain, `NO_VALUE` before anything is: a snapshot that never changes."""
-        if self._stale:
-            self._snapshot = None  # let go of the last one first: a string that nobody holds grows in place
+        if self._snapshot is None:
             self._snapshot = self._made()
-            self._stale = False
         return self._snapshot
 
     @property
     def open_path(self) -> JsonPath | None:
         """Where in `value` the one value is that can still grow; all others are final. None where there is none."""
-        if not self._open and not self._string_open:
-            return None
-        steps = tuple(
-            key if isinstance(container, dict) else len(container)
-            for container, key in zip(self._open, self._keys, strict=True)
-        )
-        return steps if self._string_open else steps[:-1]
+        if self._inner is None:
+            return () if self._string_open else None
+        steps: list[str | int] = []
+        level = self._inner if self._string_open else self._inner.outer
+        while level is not None:
+            steps.append(level.key if isinstance(level.container, dict) else len(level.container))
+            level = level.outer
+        return tuple(reversed(steps))
 
     @property
     def complete(self) -> bool:
         """Whether one whole document came, and nothing but white space after it."""
         return self._root is not NO_VALUE and self.broken is None
 
+    def _made(self) -> Json | NoValue:
+        """A snapshot: copies of what is open, from the inside out."""
+        value: Json | NoValue = self._text if self._string_open else self._root
+        level = self._inner
+        while level is not None:
+            copy = level.container.copy()
+            if value is NO_VALUE:
+                pass  # the innermost container has nothing open inside it
+            elif isinstance(copy, dict):
+                copy[level.key] = value
+            else:
+                copy.append(value)
+            value = copy
+            level = level.outer
+        return value
+
+    def _overflow(self, fragment: str) -> None:
+        """Take what there is room for; from then on, say what limit it was."""
+        taken, self._room = fragment[: self._room], 0
+        self._read(taken)
+        if self.broken is None:
+            self._refuse(LimitExceeded("max_size", self._max_size, "a JSON document"))
+
     def _read(self, fragment: str) -> None:
-        self._seen += len(fragment)
         text = self._held + fragment if self._held else fragment
         self._held = ""
         at, end = 0, len(text)
         while at < end:
             at = self._state(self, text, at)
-
-    def _made(self) -> Json | NoValue:
-        """A snapshot: copies of what is open, from the inside out."""
-        value: Json | NoValue = self._root
-        if self._string_open:
-            value = self._joined()
-        for container, key in zip(reversed(self._open), reversed(self._keys), strict=True):
-            copy = container.copy()
-            if value is not NO_VALUE:
-                if isinstance(copy, dict):
-                    copy[key] = value
-                else:
-                    copy.append(value)
-            value = copy
-        return value
-
-    def _joined(self) -> str:
-        if self._pieces:
-            # CPython's += lengthens a string in place where only this variable holds it.
-            text, self._text = self._text, ""
-            text += "".join(self._pieces)
-            self._text = text
-            self._pieces.clear()
-        return self._text
 
     # Each state reads the text from `at` and returns how far it came; there is always a character at `at`.
 
@@ -162,9 +182,9 @@ class PartialJson:
         if char == '"':
             return self._begin_string(text, at, is_key=False)
         if char == "{":
-            return self._begin(text, at, {}, PartialJson._first_key)
+            return self._begin({}, at, PartialJson._first_key)
         if char == "[":
-            return self._begin(text, at, [], PartialJson._first_item)
+            return self._begin([], at, PartialJson._first_item)
         if char in _LITERALS:
             return self._literal(text, at)
         if char in "-0123456789":
@@ -208,7 +228,7 @@ class PartialJson:
     def _comma(self, text: str, at: int) -> int:
         """A value inside a container has ended."""
         char = text[at]
-        in_object = isinstance(self._open[-1], dict)
+        in_object = self._inner is not None and isinstance(self._inner.container, dict)
         if char == ",":
             self._state = PartialJson._key if in_object else PartialJson._value
             return at + 1
@@ -224,30 +244,31 @@ class PartialJson:
         """The text is broken."""
         return len(text)
 
-    def _begin(self, text: str, at: int, container: dict[str, Json] | list[Json], state: _State) -> int:
-        if len(self._open) >= self._max_depth:
+    def _begin(self, container: dict[str, Json] | list[Json], at: int, state: _State) -> int:
+        inner = _Open(container, self._inner)
+        if inner.depth > self._max_depth:
             self._refuse(LimitExceeded("max_depth", self._max_depth, "the nesting of a JSON document"))
-        self._open.append(container)
-        self._keys.append("")
-        self._stale = True
+        self._inner = inner
+        self._snapshot = None
         self._state = state
         return at + 1
 
     def _end(self, at: int) -> int:
-        self._keys.pop()
-        self._add(self._open.pop())
+        if self._inner is not None:
+            container, self._inner = self._inner.container, self._inner.outer
+            self._add(container)
         return at + 1
 
     def _add(self, value: Json) -> None:
         """A value is whole."""
-        self._stale = True
-        if not self._open:
+        self._snapshot = None
+        if self._inner is None:
             self._root = value
             self._state = PartialJson._after
             return
-        container = self._open[-1]
+        container = self._inner.container
         if isinstance(container, dict):
-            container[self._keys[-1]] = value
+            container[self._inner.key] = value
         else:
             container.append(value)
         self._state = PartialJson._comma
@@ -267,12 +288,10 @@ class PartialJson:
         """Inside a number: what follows it says that it is whole."""
         run = _NUMBER_RUN.match(text, at)
         end = run.end() if run else at
-        self._pieces.append(text[at:end])
+        self._grow(text[at:end])
         if end == len(text):
             return end
-        digits = "".join(self._pieces)
-        self._pieces.clear()
-        number = _number(digits)
+        number = _number(self._taken())
         if number is None:
             return self._break(text, at, self._number_at)
         self._add(number)
@@ -283,17 +302,18 @@ class PartialJson:
         if whole and (whole[1].isascii() or not _SURROGATE.search(whole[1])):
             self._end_string(whole[1], is_key)
             return whole.end()
-        self._string_open = not is_key
-        self._stale = self._stale or not is_key
         self._state = PartialJson._string
+        if not is_key:
+            self._string_open = True
+            self._snapshot = None
         return at + 1
 
-    def _end_string(self, text: str, is_key: bool) -> None:
-        if is_key:
-            self._keys[-1] = text
+    def _end_string(self, string: str, is_key: bool) -> None:
+        if not is_key:
+            self._add(string)
+        elif self._inner is not None:
+            self._inner.key = string
             self._state = PartialJson._colon
-        else:
-            self._add(text)
 
     def _string(self, text: str, at: int) -> int:
         """Inside a string or a key."""
@@ -308,9 +328,8 @@ class PartialJson:
         if stop[0] != '"':
             return self._break(text, end)
         self._flush_half()
-        string, is_key = self._joined(), not self._string_open
-        self._text, self._string_open = "", False
-        self._end_string(string, is_key)
+        is_key, self._string_open = not self._string_open, False
+        self._end_string(self._taken(), is_key)
         return end + 1
 
     def _escape(self, text: str, at: int) -> int:
@@ -339,25 +358,29 @@ class PartialJson:
             self._extend(chr(code))
 
     def _extend(self, piece: str) -> None:
-        """More of the open string; half of a surrogate pair never gets out of here."""
-        if self._high:
-            self._flush_half()
-        if not piece.isascii():
-            piece = _SURROGATE.sub(_REPLACEMENT, piece)
-        self._pieces.append(piece)
-        if self._string_open:
-            self._stale = True
-        if len(self._pieces) >= FOLD:
-            self._joined()
+        """More of the open string or key; half of a surrogate pair never gets out of here."""
+        self._flush_half()
+        self._grow(piece if piece.isascii() else _SURROGATE.sub(_REPLACEMENT, piece))
 
     def _flush_half(self) -> None:
         """The half that was held stays alone."""
         if self._high:
             self._high = 0
-            self._extend(_REPLACEMENT)
+            self._grow(_REPLACEMENT)
+
+    def _grow(self, piece: str) -> None:
+        if self._string_open:
+            self._snapshot = None
+        text, self._text = self._text, ""
+        text += piece  # in place, as in feed
+        self._text = text
+
+    def _taken(self) -> str:
+        text, self._text = self._text, ""
+        return text
 
     def _offset(self, text: str, at: int) -> int:
-        return self._seen - len(text) + at
+        return self._max_size - self._room - len(text) + at
 
     def _break(self, text: str, at: int, offset: int | None = None) -> int:
         self.broken = self._offset(text, at) if offset is None else offset
