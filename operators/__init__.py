@@ -25,6 +25,9 @@ from .events import EventFrame, JsonLine, ServerSentEvent, StreamPosition, WireE
 from .group_events import group_events
 from .parse_arguments import parse_arguments
 from .partial_json import NO_VALUE, JsonPath, NoValue, PartialJson
+from .preview_json import preview_json
+from .preview_tools import preview_tools
+from .previews import JsonPreview, ToolCallPreview
 from .require_done import require_done
 from .split_frames import split_frames
 from .split_json_lines import split_json_lines
@@ -46,6 +49,7 @@ __all__ = [
     "Json",
     "JsonLine",
     "JsonPath",
+    "JsonPreview",
     "Message",
     "NoValue",
     "PartialJson",
@@ -59,6 +63,7 @@ __all__ = [
     "ToolCall",
     "ToolCallDelta",
     "ToolCallEnd",
+    "ToolCallPreview",
     "ToolCallStart",
     "Usage",
     "WireEvent",
@@ -70,6 +75,8 @@ __all__ = [
     "group_events",
     "lift",
     "parse_arguments",
+    "preview_json",
+    "preview_tools",
     "require_done",
     "split_frames",
     "split_json_lines",

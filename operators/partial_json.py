@@ -127,7 +127,7 @@ class PartialJson:
 
     @property
     def open_path(self) -> JsonPath | None:
-        """Where in `value` the one value is that can still grow; all others are final. None where there is none."""
+        """Where in `value` the one value is that can still grow; all others are final. None where none can."""
         if self._inner is None:
             return () if self._string_open else None
         steps: list[str | int] = []
