@@ -7,7 +7,9 @@ import sys
 from collections.abc import Callable
 from enum import Enum
 from math import isinf
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
+
+import orjson
 
 from .deltas import Json
 from .errors import LimitExceeded
@@ -32,11 +34,12 @@ NO_VALUE: Final = NoValue.NO_VALUE
 
 _SPACE = " \t\n\r"
 _STRUCTURE = re.compile(r"[^ \t\n\r]")
-_STRING_STOP = re.compile(r'["\\\x00-\x1f]')
-_PLAIN_STRING = re.compile(r'"([^"\\\x00-\x1f]*)"')
-_ESCAPE = re.compile(r'\\(?:(["\\/bfnrt])|u([0-9a-fA-F]{4}))')
+_PLAIN = r'[^"\\\x00-\x1f]*+'
+_ESCAPE = r'\\(?:["\\/bfnrt]|u(?:[0-9a-ce-fA-CE-F][0-9a-fA-F]|[dD][0-7])[0-9a-fA-F]{2})'  # but those of surrogates
+_RUN = re.compile(rf"{_PLAIN}(?:{_ESCAPE}{_PLAIN})*+")
+_WHOLE_STRING = re.compile(rf'"({_RUN.pattern})"')
+_SURROGATE_ESCAPE = re.compile(r"\\u([dD][89a-fA-F][0-9a-fA-F]{2})")
 _ESCAPE_BEGUN = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?")
-_SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _REPLACEMENT = "\ufffd"
 _NUMBER_RUN = re.compile(r"[-+.0-9eE]*")
@@ -298,9 +301,9 @@ class PartialJson:
         return end
 
     def _begin_string(self, text: str, at: int, *, is_key: bool) -> int:
-        whole = _PLAIN_STRING.match(text, at)
-        if whole and (whole[1].isascii() or not _SURROGATE.search(whole[1])):
-            self._end_string(whole[1], is_key)
+        whole = _WHOLE_STRING.match(text, at)
+        if whole:
+            self._end_string(_unescaped(whole[1]), is_key)
             return whole.end()
         self._state = PartialJson._string
         if not is_key:
@@ -317,15 +320,15 @@ class PartialJson:
 
     def _string(self, text: str, at: int) -> int:
         """Inside a string or a key."""
-        stop = _STRING_STOP.search(text, at)
-        end = stop.start() if stop else len(text)
+        run = _RUN.match(text, at)
+        end = run.end() if run else at
         if end > at:
-            self._extend(text[at:end])
-        if stop is None:
+            self._extend(_unescaped(text[at:end]))
+        if end == len(text):
             return end
-        if stop[0] == "\\":
+        if text[end] == "\\":
             return self._escape(text, end)
-        if stop[0] != '"':
+        if text[end] != '"':
             return self._break(text, end)
         self._flush_half()
         is_key, self._string_open = not self._string_open, False
@@ -333,37 +336,35 @@ class PartialJson:
         return end + 1
 
     def _escape(self, text: str, at: int) -> int:
-        escape = _ESCAPE.match(text, at)
-        if escape is None:
-            if not _ESCAPE_BEGUN.fullmatch(text, at):
-                return self._break(text, at)
+        """Half of a surrogate pair, an escape that is cut, or none."""
+        escape = _SURROGATE_ESCAPE.match(text, at)
+        if escape:
+            self._extend_by_half(int(escape[1], 16))
+            return escape.end()
+        if _ESCAPE_BEGUN.fullmatch(text, at):
             self._held = text[at:]
             return len(text)
-        short, digits = escape.groups()
-        if short:
-            self._extend(_SHORT_ESCAPES[short])
-        else:
-            self._extend_by_code(int(digits, 16))
-        return escape.end()
+        return self._break(text, at)
 
-    def _extend_by_code(self, code: int) -> None:
-        if 0xD800 <= code < 0xDC00:
+    def _extend_by_half(self, code: int) -> None:
+        if code < 0xDC00:
             self._flush_half()
             self._high = code
-        elif self._high and 0xDC00 <= code < 0xE000:
+        elif self._high:
             pair = 0x10000 + ((self._high - 0xD800) << 10) + (code - 0xDC00)
             self._high = 0
-            self._extend(chr(pair))
+            self._grow(chr(pair))
         else:
-            self._extend(chr(code))
+            self._grow(_REPLACEMENT)
 
     def _extend(self, piece: str) -> None:
-        """More of the open string or key; half of a surrogate pair never gets out of here."""
-        self._flush_half()
-        self._grow(piece if piece.isascii() else _SURROGATE.sub(_REPLACEMENT, piece))
+        """More of the open string or key."""
+        if self._high:
+            self._flush_half()
+        self._grow(piece)
 
     def _flush_half(self) -> None:
-        """The half that was held stays alone."""
+        """The half that was held stays alone, and never gets out of here."""
         if self._high:
             self._high = 0
             self._grow(_REPLACEMENT)
@@ -404,6 +405,13 @@ def _skip(text: str, at: int) -> int:
     """The first character from `at` that is not white space."""
     found = _STRUCTURE.search(text, at)
     return found.start() if found else len(text)
+
+
+def _unescaped(run: str) -> str:
+    """What a run of characters and whole escapes stands for."""
+    if not run.isascii():
+        run = _SURROGATE.sub(_REPLACEMENT, run)
+    return cast("str", orjson.loads(f'"{run}"')) if "\\" in run else run
 
 
 def _number(digits: str) -> int | float | None:

@@ -304,4 +304,4 @@ def test_the_default_timers_are_those_of_the_timeout_scheduler(monkeypatch: pyte
     reactivex.concat(reactivex.of(START, args("[")), reactivex.never()).pipe(preview_tools()).subscribe(seen.append)
     scheduler.start()
     assert seen == [START, args("["), preview([], ())]
-    assert scheduler.clock == pytest.approx(1 / 30)
+    assert scheduler.clock == pytest.approx(1 / 30, abs=1e-6)
