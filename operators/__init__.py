@@ -27,6 +27,10 @@ from .events import EventFrame, JsonLine, ServerSentEvent, StreamPosition, WireE
 from .group_events import group_events
 from .meter import Meter
 from .parse_arguments import parse_arguments
+from .partial_json import NO_VALUE, JsonPath, NoValue, PartialJson
+from .preview_json import preview_json
+from .preview_tools import preview_tools
+from .previews import JsonPreview, ToolCallPreview
 from .progress_timeout import progress_timeout
 from .require_done import require_done
 from .share import share
@@ -37,6 +41,7 @@ from .stage import BatchStage, Chain, Stage, lift
 from .window import ByteWindow
 
 __all__ = [
+    "NO_VALUE",
     "BatchStage",
     "ByteWindow",
     "Chain",
@@ -48,8 +53,12 @@ __all__ = [
     "FinishReason",
     "Json",
     "JsonLine",
+    "JsonPath",
+    "JsonPreview",
     "Message",
     "Meter",
+    "NoValue",
+    "PartialJson",
     "ProviderEvent",
     "ReasoningDelta",
     "RefusalDelta",
@@ -60,6 +69,7 @@ __all__ = [
     "ToolCall",
     "ToolCallDelta",
     "ToolCallEnd",
+    "ToolCallPreview",
     "ToolCallStart",
     "Usage",
     "WireEvent",
@@ -73,6 +83,8 @@ __all__ = [
     "group_events",
     "lift",
     "parse_arguments",
+    "preview_json",
+    "preview_tools",
     "progress_timeout",
     "require_done",
     "share",
