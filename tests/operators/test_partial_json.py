@@ -435,6 +435,18 @@ def test_nothing_is_made_anew_where_nothing_new_is_certain() -> None:
     assert parser.value == {"a": 1, "b": 123}
 
 
+@given(documents)
+def test_changed_says_whether_the_value_will_be_another(text: str) -> None:
+    parser = PartialJson()
+    for char in text + " ":
+        before, path = parser.value, parser.open_path
+        parser.feed(char)
+        changed = parser.changed
+        assert changed or parser.open_path == path
+        assert changed == (parser.value is not before or (before is None and not parser.complete))
+        assert not parser.changed
+
+
 def test_a_snapshot_is_made_of_plain_values() -> None:
     def types(value: Any) -> set[type]:
         inner = value.values() if type(value) is dict else value if type(value) is list else ()
