@@ -41,9 +41,13 @@ Contestant: TypeAlias = Callable[[Sequence[str], Take], None]
 
 
 class Effort(NamedTuple):
-    """How much is measured: the largest size in KB, rounds, seconds that one run of others may take; doublings of the growth.
+    """How much is measured.
 
-    jiter, which the targets name, may take six times as long.
+    Attributes:
+        largest: The largest size, in KB.
+        rounds: How often each size is measured.
+        patience: Seconds that one run of a rival may take; of jiter, which the targets name, six times as long.
+        doublings: How often the input of the growth doubles.
     """
 
     largest: float
@@ -173,9 +177,7 @@ def contest(name: str, make: Callable[[int], str], contestants: Mapping[str, Con
                 if length == FRAGMENT and ratios.get(size, inf) < target
             ]
     if any(inf in row for row in rows.values()):
-        print(
-            f"skipped: would take more than {effort.patience:g} seconds (jiter: {effort.patience * 6:g}), by the sizes before"
-        )
+        print(f"skipped: by the size before, more than {effort.patience:g} seconds ({effort.patience * 6:g} for jiter)")
     return behind
 
 

@@ -109,6 +109,7 @@ class PartialJson:
         self._room = room
         if (  # a short way for most of what comes: the middle of a string, with nothing special in it
             self._string_open
+            and fragment
             and not self._held
             and not self._high
             and fragment.isprintable()  # neither control characters nor surrogates
