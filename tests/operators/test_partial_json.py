@@ -156,6 +156,11 @@ def test_the_tables_are_there() -> None:
     assert (len(UNFINISHED), len(BROKEN)) == (33, 7)
 
 
+def test_the_example_runs() -> None:
+    _, _, example = TABLE.partition("```python\n")
+    exec(compile(example.partition("```")[0], "docs/partial_json.md", "exec"), {})
+
+
 @pytest.mark.parametrize(("text", "value", "path"), UNFINISHED)
 def test_a_snapshot_shows_what_the_table_says(text: str, value: str, path: str, cuts: Cuts) -> None:
     for pieces in ([text], each_character(text), *cuts(text)):
