@@ -20,6 +20,7 @@ import json
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from itertools import count, pairwise
 from math import inf
 from statistics import median
@@ -119,7 +120,7 @@ def rivals() -> dict[str, Contestant]:
 
 
 def jiter() -> Contestant:
-    from jiter import from_json
+    from_json = import_module("jiter").from_json
 
     def contestant(pieces: Sequence[str], take: Take) -> None:
         seen = bytearray()
@@ -131,14 +132,11 @@ def jiter() -> Contestant:
 
 
 def partial_json_parser() -> Contestant:
-    from partial_json_parser import loads  # type: ignore[import-untyped]
-
-    return anew(loads)
+    return anew(import_module("partial_json_parser").loads)
 
 
 def json_repair() -> Contestant:
-    from json_repair import loads
-
+    loads = import_module("json_repair").loads
     return anew(lambda text: loads(text, skip_json_loads=True))
 
 
