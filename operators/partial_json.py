@@ -75,12 +75,14 @@ class PartialJson:
     Attributes:
         broken: At which character the text stopped being JSON, counted from 0; None while it is JSON. What came before
             stays readable, what follows is ignored.
+        changed: Whether `value` has become another one since it was last read.
 
     Source: RFC 8259. What a snapshot shows for each unfinished value: docs/partial_json.md.
     """
 
     def __init__(self, *, max_depth: int = MAX_DEPTH, max_size: int | None = MAX_SIZE) -> None:
         self.broken: int | None = None
+        self.changed = False
         self._max_depth = max_depth
         self._max_size = sys.maxsize if max_size is None else max_size
         self._room = self._max_size  # how many more characters are taken
@@ -88,7 +90,7 @@ class PartialJson:
         self._held = ""  # the start of an escape or of a literal: a few characters, to be read again
         self._inner: _Open | None = None  # the innermost open container
         self._root: Json | NoValue = NO_VALUE  # the finished document
-        self._snapshot: Json | NoValue = NO_VALUE  # None where it must be made, or is null
+        self._snapshot: Json | NoValue = NO_VALUE  # let go of at each change, so that nobody holds the open string
         self._string_open = False  # a string that is a value; a key is none
         self._text = ""  # the open string, key or number, as far as it came
         self._high = 0  # the first half of a surrogate pair, until the second half comes
@@ -107,6 +109,7 @@ class PartialJson:
         self._room = room
         if (  # a short way for most of what comes: the middle of a string, with nothing special in it
             self._string_open
+            and fragment
             and not self._held
             and not self._high
             and fragment.isprintable()  # neither control characters nor surrogates
@@ -114,7 +117,7 @@ class PartialJson:
             and "\\" not in fragment
             and self.broken is None
         ):
-            self._snapshot = None
+            self.changed, self._snapshot = True, None
             text, self._text = self._text, ""
             text += fragment  # in place, where only this variable holds the string: CPython sees to it
             self._text = text
@@ -124,8 +127,9 @@ class PartialJson:
     @property
     def value(self) -> Json | NoValue:
         """The document as far as it is certain, `NO_VALUE` before anything is: a snapshot that never changes."""
-        if self._snapshot is None:
+        if self.changed:
             self._snapshot = self._made()
+            self.changed = False
         return self._snapshot
 
     @property
@@ -160,6 +164,9 @@ class PartialJson:
             value = copy
             level = level.outer
         return value
+
+    def _touch(self) -> None:
+        self.changed, self._snapshot = True, None
 
     def _overflow(self, fragment: str) -> None:
         """Take what there is room for; from then on, say what limit it was."""
@@ -252,7 +259,7 @@ class PartialJson:
         if inner.depth > self._max_depth:
             self._refuse(LimitExceeded("max_depth", self._max_depth, "the nesting of a JSON document"))
         self._inner = inner
-        self._snapshot = None
+        self._touch()
         self._state = state
         return at + 1
 
@@ -264,7 +271,7 @@ class PartialJson:
 
     def _add(self, value: Json) -> None:
         """A value is whole."""
-        self._snapshot = None
+        self._touch()
         if self._inner is None:
             self._root = value
             self._state = PartialJson._after
@@ -308,7 +315,7 @@ class PartialJson:
         self._state = PartialJson._string
         if not is_key:
             self._string_open = True
-            self._snapshot = None
+            self._touch()
         return at + 1
 
     def _end_string(self, string: str, is_key: bool) -> None:
@@ -371,7 +378,7 @@ class PartialJson:
 
     def _grow(self, piece: str) -> None:
         if self._string_open:
-            self._snapshot = None
+            self.changed, self._snapshot = True, None
         text, self._text = self._text, ""
         text += piece  # in place, as in feed
         self._text = text

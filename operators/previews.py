@@ -12,7 +12,7 @@ from reactivex.disposable import CompositeDisposable, SerialDisposable, SingleAs
 
 from .deltas import Delta, Json
 from .errors import LimitExceeded
-from .partial_json import MAX_SIZE, NO_VALUE, JsonPath, NoValue, PartialJson
+from .partial_json import MAX_SIZE, NO_VALUE, JsonPath, PartialJson
 from .timers import timer_scheduler
 from .value import value
 
@@ -65,7 +65,6 @@ class Document(Generic[Preview]):
         self._parser = PartialJson()
         self._waiting: list[str] = []
         self._room = MAX_SIZE
-        self._shown: tuple[Json | NoValue, JsonPath | None] = (NO_VALUE, None)
 
     def add(self, fragment: str) -> bool:
         """Whether the fragment may be seen: not after text that is no JSON, nor past the limit."""
@@ -81,11 +80,10 @@ class Document(Generic[Preview]):
         self._waiting.clear()
         with suppress(LimitExceeded):  # it stays as it was: whether the call is good, others say
             self._parser.feed(text)
-        current, path = self._parser.value, self._parser.open_path
-        shown, self._shown = self._shown, (current, path)
-        if current is NO_VALUE or (current is shown[0] and path == shown[1]):
+        if not self._parser.changed:
             return None
-        return self._show(current, path)
+        current = self._parser.value
+        return None if current is NO_VALUE else self._show(current, self._parser.open_path)
 
 
 class Documents(Generic[Preview]):

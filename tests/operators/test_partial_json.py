@@ -156,6 +156,11 @@ def test_the_tables_are_there() -> None:
     assert (len(UNFINISHED), len(BROKEN)) == (33, 7)
 
 
+def test_the_example_runs() -> None:
+    _, _, example = TABLE.partition("```python\n")
+    exec(compile(example.partition("```")[0], "docs/partial_json.md", "exec"), {})
+
+
 @pytest.mark.parametrize(("text", "value", "path"), UNFINISHED)
 def test_a_snapshot_shows_what_the_table_says(text: str, value: str, path: str, cuts: Cuts) -> None:
     for pieces in ([text], each_character(text), *cuts(text)):
@@ -425,6 +430,15 @@ def test_finished_subtrees_are_shared() -> None:
     assert first["a"] is second["a"]
 
 
+@pytest.mark.parametrize("text", ["", "[", '["x', '["x\\', '["x\\ud83d', "[1", "[tru", '{"k', "[]"])
+def test_an_empty_fragment_changes_nothing(text: str) -> None:
+    parser = read(text)
+    before = parser.value
+    parser.feed("")
+    assert not parser.changed
+    assert parser.value is before
+
+
 def test_nothing_is_made_anew_where_nothing_new_is_certain() -> None:
     parser = read('{"a": 1, "b')
     first = parser.value
@@ -433,6 +447,17 @@ def test_nothing_is_made_anew_where_nothing_new_is_certain() -> None:
         assert parser.value is first
     parser.feed(",")
     assert parser.value == {"a": 1, "b": 123}
+
+
+@given(documents)
+def test_changed_says_whether_the_value_will_be_another(text: str) -> None:
+    parser = PartialJson()
+    for char in text + " ":
+        before, path = parser.value, parser.open_path
+        parser.feed(char)
+        if not parser.changed:
+            assert parser.value is before
+            assert parser.open_path == path
 
 
 def test_a_snapshot_is_made_of_plain_values() -> None:

@@ -193,6 +193,12 @@ def test_arguments_past_the_limit_stay_as_they_were(monkeypatch: pytest.MonkeyPa
     assert [item.value for item in items if type(item) is ToolCallPreview] == [["ab"]]
 
 
+def test_an_empty_fragment_is_nothing_to_show(run: Run) -> None:
+    items, error = run(preview_tools(every=0), [START, args(""), args('"x'), args(""), END])
+    assert error is None
+    assert [item for item in items if type(item) is ToolCallPreview] == [preview("x", ())]
+
+
 def test_fragments_of_a_call_that_is_not_open_are_not_shown(run: Run) -> None:
     deltas = [args("["), END, START, END, args("[")]
     assert run(preview_tools(every=0), deltas) == (deltas, None)
