@@ -240,6 +240,65 @@ async def test_silence_fails_when_a_read_timeout_is_given(session: aiohttp.Clien
     assert isinstance(error, TimeoutError)
 
 
+async def test_the_silence_that_is_told_is_the_one_that_ran_out(session: aiohttp.ClientSession) -> None:
+    async with Sandbox(LONG, fault=Fault("stall", after=900)) as base_url:
+        for options in ({"timeout": aiohttp.ClientTimeout(sock_read=0.05)}, {"timeouts": Timeouts(liveness=0.05)}):
+            seen = Seen()
+            post(session, base_url, **options).subscribe(seen)
+            error = await seen.outcome()
+            assert isinstance(error, IdleTimeout)
+            assert (error.which, error.seconds) == ("liveness", 0.05)
+
+
+@pytest.mark.parametrize("after", [0, 900])
+async def test_a_total_of_the_request_is_a_deadline(session: aiohttp.ClientSession, after: int) -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if after:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + b":" * after)
+        await reader.read()
+        writer.close()
+
+    async with raw_server(silent) as url:
+        seen = Seen()
+        bytes_from(session, "GET", url, timeout=aiohttp.ClientTimeout(total=0.05)).subscribe(seen)
+        error = await seen.outcome()
+    assert isinstance(error, DeadlineExceeded)
+    assert (error.seconds, error.retry_safe) == (0.05, not after)
+
+
+@pytest.mark.parametrize("end", ["cut", "reset"])
+async def test_what_came_before_the_connection_broke_is_not_lost(
+    session: aiohttp.ClientSession, end: str, eventually: Eventually
+) -> None:
+    """A slow consumer: the answer waits whole in the reader, its terminal too, when the connection breaks."""
+    body = event_of("a") + event_of("b" * 20_000) + b"data: [DONE]\n\n"
+    sent = asyncio.Event()
+
+    async def whole_but_unended(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        writer.write(head + b"%x\r\n%s\r\n" % (len(event_of("a")), event_of("a")))
+        await eventually(lambda: window.pending)  # the source waits now
+        writer.write(b"%x\r\n%s\r\n" % (len(body) - len(event_of("a")), body[len(event_of("a")) :]))
+        await writer.drain()
+        await eventually(lambda: source_has(len(body)))
+        if end == "reset":
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
+        sent.set()
+
+    def source_has(count: int) -> bool:
+        return any(task.response_bytes >= count for task in readers)
+
+    window, seen = ByteWindow(1), Seen()
+    async with raw_server(whole_but_unended) as url:
+        deltas(bytes_from(session, "GET", url, window=window), "openai-chat").subscribe(seen)
+        await sent.wait()
+        window.release_all()
+        assert await seen.outcome() == "completed"
+
+
 async def test_the_total_timeout_of_the_session_does_not_cut_a_stream() -> None:
     async with (
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=0.1)) as session,
