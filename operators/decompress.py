@@ -153,7 +153,7 @@ class Decompress(Stage[bytes, bytes]):
 
 
 def decompress(encoding: str) -> Callable[[Observable[bytes]], Observable[bytes]]:
-    """Decompress a body as it comes, in pieces of 64 KiB at most.
+    """Decompress a body as it comes, in pieces of 96 KiB at most.
 
     .. marble::
 

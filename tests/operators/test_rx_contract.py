@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ from rillet.operators import (
     assemble_tools,
     decode_deltas,
     decode_utf8,
+    decompress,
     group_events,
     require_done,
     split_frames,
@@ -71,6 +73,7 @@ WIRE = [b"\xef\xbb\xbf: hello\r\n\r\ndata: \xc3\xa9\r\n\r", b"\ndata: {\r\rdata"
 FIVE: list[Operator] = [decode_utf8(), split_lines(), group_events(), decode_deltas(WORDS), assemble_tools()]
 
 
+GZIPPED = gzip.compress(b"ab")
 FRAME = bytes.fromhex("000000100000000005c248eb7d98c8ff")  # no headers, no payload
 
 
@@ -112,6 +115,9 @@ CASES = {
     "split_frames": Case(
         split_frames(),
         [(FRAME, [EventFrame({}, b"")]), (FRAME[:9], []), (FRAME[9:] + FRAME, [EventFrame({}, b"")] * 2)],
+    ),
+    "decompress": Case(
+        decompress("gzip"), [(GZIPPED, [b"ab"]), (GZIPPED[:9], []), (GZIPPED[9:] + GZIPPED, [b"ab", b"ab"])]
     ),
     "group_events": Case(
         group_events(),
