@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -35,6 +36,10 @@ from .timeouts import Timeouts
 READ_BUFFER = 64 * 1024
 BODY_SHOWN = 64 * 1024
 BODY_SECONDS = 5.0
+BROKE_OFF = " (the body broke off here)"
+MAX_ENCODINGS = 5
+
+_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError, TimeoutError)
 
@@ -82,7 +87,7 @@ async def connect(
         method: The HTTP method.
         url: Where to.
         content_type: The content type that the answer must have, parameters aside; None takes any.
-        timeouts: `connect` and `liveness` count here, beside those of the session and of the request.
+        timeouts: `connect` and `liveness` count here; see `in_force`.
         request: Further arguments of `aiohttp.ClientSession.request`.
 
     Raises:
@@ -101,14 +106,31 @@ async def connect(
     return response
 
 
+def in_force(timeouts: Timeouts, session: aiohttp.ClientSession, request: RequestOptions) -> Timeouts:
+    """The timeouts of one request: the shorter of these and of aiohttp's own, the request's or else the session's.
+
+    A `total` of the session's would cut a long answer: it does not count.
+    """
+    asked = request.get("timeout")
+    own = asked or session.timeout
+    return Timeouts(
+        connect=_shorter(own.connect, timeouts.connect),
+        liveness=_shorter(own.sock_read, timeouts.liveness),
+        progress=timeouts.progress,
+        total=_shorter(asked and asked.total, timeouts.total),
+    )
+
+
 def decoder(response: aiohttp.ClientResponse) -> Stage[bytes, bytes] | None:
     """What undoes the content encodings of an answer, the last one applied first; None where there is none.
 
     Raises:
-        TransportError: One is unknown here, or its package is not installed.
+        TransportError: One is unknown here, or its package is not installed, or there are too many.
     """
-    encodings = response.headers.get("Content-Encoding", "").lower().split(",")
+    encodings = ",".join(response.headers.getall("Content-Encoding", ())).lower().split(",")
     wanted = [name for encoding in reversed(encodings) if (name := encoding.strip()) not in ("", "identity")]
+    if len(wanted) > MAX_ENCODINGS:
+        raise TransportError(f"the body is encoded {len(wanted):,} times over: {MAX_ENCODINGS} are the most")
     try:
         return Chain(*map(Decompress, wanted)) if wanted else None
     except ModuleNotFoundError as error:
@@ -129,7 +151,10 @@ async def _request(
     if content_type is not None and "accept" not in map(str.lower, headers):
         headers["Accept"] = content_type
     options: RequestOptions = {"read_bufsize": READ_BUFFER, **request, "headers": headers}
-    options["timeout"] = limits = _limits(request.get("timeout"), session.timeout, timeouts)
+    own = request.get("timeout") or session.timeout
+    options["timeout"] = aiohttp.ClientTimeout(
+        total=None, connect=timeouts.connect, sock_connect=own.sock_connect, sock_read=timeouts.liveness
+    )
     try:
         return await session.request(method, url, raise_for_status=False, auto_decompress=False, **options)
     except aiohttp.InvalidUrlRedirectClientError as error:
@@ -140,7 +165,7 @@ async def _request(
         message = f"no connection to {urlsplit(url).hostname} in time"
         raise ConnectTimeout(message, retry_safe=True) from error
     except aiohttp.SocketTimeoutError as error:
-        raise silence(limits.sock_read, 0) from error
+        raise silence(timeouts.liveness, 0) from error
     except (*FAILURES, UnicodeError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
         raise TransportError(f"no answer from {urlsplit(url).hostname}: {reason}", retry_safe=True) from error
@@ -154,21 +179,7 @@ def silence(seconds: float | None, bytes_seen: int) -> IdleTimeout:
     )
 
 
-def _limits(
-    asked: aiohttp.ClientTimeout | None, own: aiohttp.ClientTimeout, timeouts: Timeouts
-) -> aiohttp.ClientTimeout:
-    """aiohttp's timeouts for one request, but for `total`: the source keeps that itself."""
-    base = own if asked is None else asked
-    return aiohttp.ClientTimeout(
-        total=None,
-        connect=shorter(base.connect, timeouts.connect),
-        sock_connect=base.sock_connect,
-        sock_read=shorter(base.sock_read, timeouts.liveness),
-    )
-
-
-def shorter(*seconds: float | None) -> float | None:
-    """The shortest of some times, None where there is none; aiohttp's 0 is no limit."""
+def _shorter(*seconds: float | None) -> float | None:
     return min((some for some in seconds if some), default=None)
 
 
@@ -187,7 +198,7 @@ async def _check(response: aiohttp.ClientResponse, content_type: str | None) -> 
             response.headers.copy(),
             body,
             retry_after=_retry_after(response.headers),
-            details=_details(body),
+            details=_details(body, response.headers),
         )
     if content_type is not None and _essence(came) != content_type:
         raise NotAnEventStream(came, await _body(response), status=response.status, expected=content_type)
@@ -205,22 +216,25 @@ async def _body(response: aiohttp.ClientResponse) -> str:
                     if len(body) >= BODY_SHOWN:
                         break
     except (*FAILURES, StreamError):
-        body += b" (the body broke off here)"
+        return body[:BODY_SHOWN].decode("utf-8", "replace") + BROKE_OFF
     return body[:BODY_SHOWN].decode("utf-8", "replace")
 
 
-def _details(body: str) -> ProviderError | None:
+def _details(body: str, headers: Mapping[str, str]) -> ProviderError | None:
     """What an error's body says of it, where that is JSON as providers write it."""
     try:
-        payload: object = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        payload: object = orjson.loads(body.removesuffix(BROKE_OFF))
+        if isinstance(payload, list) and payload:  # Google's, without alt=sse
+            payload = cast("list[object]", payload)[0]
+        if not isinstance(payload, dict):
+            return None
+        said = cast("dict[str, object]", payload)
+        details = provider_error(said.get("error") or said, said)
+    except (orjson.JSONDecodeError, RecursionError):
         return None
-    if isinstance(payload, list) and payload:  # Google's, without alt=sse
-        payload = cast("list[object]", payload)[0]
-    if not isinstance(payload, dict):
-        return None
-    said = cast("dict[str, object]", payload)
-    return provider_error(said.get("error") or said, said)
+    # AWS names the kind of error, and the place that explains it, in a header.
+    kind = details.type or headers.get("x-amzn-ErrorType", "").partition(":")[0]
+    return ProviderError(details.message, type=kind or None, code=details.code, status=details.status)
 
 
 def _essence(content_type: str) -> str:
@@ -229,12 +243,14 @@ def _essence(content_type: str) -> str:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait (RFC 9110 §10.2.3): a number of them, or a date; OpenAI has one in ms too."""
+    """Seconds to wait (RFC 9110 §10.2.3): a number of them, or a date; OpenAI has one in ms; some have fractions."""
     for name, unit in (("retry-after-ms", 0.001), ("Retry-After", 1.0)):
         wanted = headers.get(name, "").strip()
-        if wanted.isascii() and wanted.isdigit() and len(wanted) < 10:
+        if _NUMBER.fullmatch(wanted):
             return float(wanted) * unit
     with suppress(ValueError, OverflowError):
-        wait = parsedate_to_datetime(headers.get("Retry-After", "")).astimezone(UTC) - datetime.now(UTC)
-        return max(0.0, wait.total_seconds())
+        until = parsedate_to_datetime(headers.get("Retry-After", ""))
+        if until.tzinfo is None:  # the old form of a date names no zone, and means UTC
+            until = until.replace(tzinfo=UTC)
+        return max(0.0, (until.astimezone(UTC) - datetime.now(UTC)).total_seconds())
     return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 from typing import Unpack
 
@@ -18,7 +17,7 @@ from rillet.operators.errors import DeadlineExceeded, IdleTimeout, TruncatedStre
 from rillet.operators.meter import current_meter
 from rillet.operators.window import current_window
 
-from .connect import FAILURES, RequestOptions, connect, decoder, log, shorter, silence
+from .connect import FAILURES, RequestOptions, connect, decoder, in_force, log, silence
 from .pressure import until_open
 from .timeouts import DEFAULT_TIMEOUTS, Timeouts
 
@@ -80,11 +79,10 @@ def bytes_from(
     """
 
     def subscribe(observer: abc.ObserverBase[bytes], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
-        asked = request.get("timeout")
-        limits = replace(timeouts, total=shorter(timeouts.total, asked.total if asked else None))
-        reading = _Reading(observer, window or current_window(), current_meter() or Meter(), limits)
+        limits = in_force(timeouts, session, request)
+        reading = _Reading(observer, window or current_window(), current_meter() or Meter(), limits, session.connector)
         reading.start(
-            lambda: connect(session, method, url, content_type=content_type, timeouts=timeouts, request=request)
+            lambda: connect(session, method, url, content_type=content_type, timeouts=limits, request=request)
         )
         return Disposable(reading.dispose)
 
@@ -95,12 +93,18 @@ class _Reading:
     """One subscription: one request, read by one task."""
 
     def __init__(
-        self, observer: abc.ObserverBase[bytes], window: ByteWindow | None, meter: Meter, timeouts: Timeouts
+        self,
+        observer: abc.ObserverBase[bytes],
+        window: ByteWindow | None,
+        meter: Meter,
+        timeouts: Timeouts,
+        connector: aiohttp.BaseConnector | None,
     ) -> None:
         self._observer = observer
         self._window = window
         self._meter = meter
         self._timeouts = timeouts
+        self._connector = connector
         self._loop = asyncio.get_running_loop()
         self._response: aiohttp.ClientResponse | None = None
         self._lock = threading.RLock()  # held while something is delivered
@@ -196,7 +200,9 @@ class _Reading:
     async def _read(self, response: aiohttp.ClientResponse, unpack: Stage[bytes, bytes] | None) -> None:
         self._watch_connection(response)
         while chunk := await self._next(response):
-            for piece in unpack.feed((chunk,)) if unpack else (chunk,):
+            for n, piece in enumerate(unpack.feed((chunk,)) if unpack else (chunk,)):
+                if n:
+                    await asyncio.sleep(0)  # a bomb must not stop the loop, nor its timers
                 await self._hand_on(piece)
                 if self._disposed:
                     await _drain(response)
@@ -205,7 +211,11 @@ class _Reading:
             await self._hand_on(piece)
 
     def _watch_connection(self, response: aiohttp.ClientResponse) -> None:
-        """A session that is closed forgets its readers: nobody else would wake this one."""
+        """Hear how the connection ends.
+
+        A session that is closed forgets its readers: nobody else would wake this one. And to aiohttp, a body that
+        lasts as long as its connection is whole, however that was lost.
+        """
         if response.connection is None or response.connection.protocol is None:
             return  # the whole answer is here already
         self._gone = response.connection.protocol.closed
@@ -214,26 +224,35 @@ class _Reading:
             self._gone.add_done_callback(_heard)  # once a connection, however many answers come on it
             self._gone.add_done_callback(self._connection_gone)
 
-    def _connection_gone(self, _: asyncio.Future[None]) -> None:
+    def _connection_gone(self, gone: asyncio.Future[None]) -> None:
         assert self._response is not None
         content = self._response.content
-        if not content.is_eof() and content.exception() is None:
-            content.set_exception(aiohttp.ClientConnectionError("the session was closed"))
+        if content.exception() is not None or (content.is_eof() and not _lasts_as_its_connection(self._response)):
+            return
+        loss = None if gone.cancelled() else gone.exception()
+        if loss is not None or not content.is_eof() or (self._connector is not None and self._connector.closed):
+            content.set_exception(loss or aiohttp.ClientConnectionError("the session was closed"))
 
     async def _next(self, response: aiohttp.ClientResponse) -> bytes:
         await self._window_open()
         try:
             chunk = await response.content.readany()
-        except aiohttp.SocketTimeoutError as error:
-            raise silence(self._timeouts.liveness, self._bytes_read) from error
-        except FAILURES as error:
-            raise TruncatedStream(
-                f"the connection broke after {self._bytes_read:,} bytes of the body: {type(error).__name__}",
-                bytes_seen=self._bytes_read,
-                retry_safe=self._bytes_read == 0,
-            ) from error
+        except FAILURES:
+            chunk = _left(response.content)
+        error = response.content.exception()
+        if not chunk and isinstance(error, Exception):
+            raise self._broken(error) from error
         self._bytes_read += len(chunk)
         return chunk
+
+    def _broken(self, error: Exception) -> Exception:
+        if isinstance(error, aiohttp.SocketTimeoutError):
+            return silence(self._timeouts.liveness, self._bytes_read)
+        return TruncatedStream(
+            f"the connection broke after {self._bytes_read:,} bytes of the body: {type(error).__name__}",
+            bytes_seen=self._bytes_read,
+            retry_safe=self._bytes_read == 0,
+        )
 
     async def _hand_on(self, piece: bytes) -> None:
         """Deliver a piece, in as many as the window has room for."""
@@ -285,6 +304,23 @@ def _heard(gone: asyncio.Future[None]) -> None:
     """How the connection ended is told by its reader: what this future says must not be complained of as unheard."""
     if not gone.cancelled():
         gone.exception()
+
+
+def _lasts_as_its_connection(response: aiohttp.ClientResponse) -> bool:
+    chunked = "chunked" in response.headers.get("Transfer-Encoding", "").lower()
+    return not chunked and "Content-Length" not in response.headers
+
+
+def _left(content: aiohttp.StreamReader) -> bytes:
+    """What had come before the connection broke: the reader would raise before it gives that."""
+    fault = content.exception()
+    if fault is None:
+        return b""
+    content.set_exception(None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    try:
+        return content.read_nowait()
+    finally:
+        content.set_exception(fault)
 
 
 def _word(failure: Exception | None) -> str:

@@ -161,14 +161,28 @@ def provider_error(error: object, context: dict[str, Any]) -> ProviderError:
         context: The payload around it, for a status that stands there.
     """
     details = cast("dict[str, Any]", error) if isinstance(error, dict) else {"message": error}
-    message = details.get("message") or details.get("detail") or ""
+    message = details.get("message") or details.get("detail") or details.get("Message") or ""
     code = details.get("code")
-    kind = details.get("type") or details.get("status")
+    kind = details.get("type") or details.get("status") or details.get("__type")
     kind = None if kind == "error" else kind  # that of the event, not of the error
     statuses = (details.get("status_code"), details.get("status"), context.get("status_code"), code)
     return ProviderError(
-        message if isinstance(message, str) else str(message),
+        _words(message),
         type=kind if isinstance(kind, str) else None,
         code=code if isinstance(code, str | int) else None,
         status=next((status for status in statuses if type(status) is int and 100 <= status <= 599), None),
     )
+
+
+def _words(message: object) -> str:
+    """An error's message as text: FastAPI gives a list of objects, some servers one object."""
+    if is_list(message):
+        return "; ".join(map(_words, message))
+    if not isinstance(message, dict):
+        return str(message)
+    parts = cast("dict[str, object]", message)
+    inner = parts.get("msg") or parts.get("message") or parts.get("detail")
+    if not inner:
+        return str(parts)
+    place = parts.get("loc")
+    return ".".join(map(str, place)) + f": {_words(inner)}" if is_list(place) else _words(inner)

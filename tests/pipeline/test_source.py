@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import socket
+import struct
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -15,9 +18,16 @@ from reactivex import abc
 from reactivex import operators as rxops
 
 from rillet.operators import ByteWindow, Done, TextDelta, decode_utf8
-from rillet.operators.errors import HttpStatusError, IdleTimeout, NotAnEventStream, TransportError, TruncatedStream
+from rillet.operators.errors import (
+    DeadlineExceeded,
+    HttpStatusError,
+    IdleTimeout,
+    NotAnEventStream,
+    TransportError,
+    TruncatedStream,
+)
 from rillet.operators.window import offered
-from rillet.pipeline import bytes_from, deltas
+from rillet.pipeline import Timeouts, bytes_from, deltas
 from rillet.pipeline.sandbox import Fault, Sandbox, Script, Wire
 
 Eventually = Callable[[Callable[[], object]], Awaitable[None]]
@@ -62,6 +72,16 @@ async def serving(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]
         yield f"http://127.0.0.1:{runner.addresses[0][1]}/"
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def serving_raw(
+    answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncIterator[str]:
+    """A server that writes its bytes itself."""
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
 
 
 async def test_nothing_is_pushed_inside_subscribe(session: aiohttp.ClientSession) -> None:
@@ -117,6 +137,8 @@ async def test_an_http_error_tells_its_status_headers_body_and_wait(session: aio
     [
         ("0", 0.0),
         ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+        ("Sun Nov  6 08:49:37 1994", 0.0),
+        ("7.5", 7.5),
         ("soon", None),
         ("Fri, 31 Dec 9999 23:59:59 -2359", None),
         ("²", None),
@@ -238,6 +260,86 @@ async def test_silence_fails_when_a_read_timeout_is_given(session: aiohttp.Clien
         error = await seen.outcome()
     assert type(error) is IdleTimeout
     assert isinstance(error, TimeoutError)
+
+
+async def test_the_silence_that_is_told_is_the_one_that_ran_out(session: aiohttp.ClientSession) -> None:
+    async with Sandbox(LONG, fault=Fault("stall", after=900)) as base_url:
+        for options in ({"timeout": aiohttp.ClientTimeout(sock_read=0.05)}, {"timeouts": Timeouts(liveness=0.05)}):
+            seen = Seen()
+            post(session, base_url, **options).subscribe(seen)
+            error = await seen.outcome()
+            assert isinstance(error, IdleTimeout)
+            assert (error.which, error.seconds) == ("liveness", 0.05)
+
+
+@pytest.mark.parametrize("after", [0, 900])
+async def test_a_total_of_the_request_is_a_deadline(session: aiohttp.ClientSession, after: int) -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if after:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + b":" * after)
+        await reader.read()
+        writer.close()
+
+    async with serving_raw(silent) as url:
+        seen = Seen()
+        bytes_from(session, "GET", url, timeout=aiohttp.ClientTimeout(total=0.05)).subscribe(seen)
+        error = await seen.outcome()
+    assert isinstance(error, DeadlineExceeded)
+    assert (error.seconds, error.retry_safe) == (0.05, not after)
+
+
+@pytest.mark.parametrize("end", ["cut", "reset"])
+async def test_what_came_before_the_connection_broke_is_not_lost(
+    session: aiohttp.ClientSession, end: str, eventually: Eventually
+) -> None:
+    """A slow consumer: the answer waits whole in aiohttp's reader, its terminal too, when the connection breaks."""
+    text = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
+    waits, came = asyncio.Event(), asyncio.Event()
+
+    async def whole_but_unended(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 999\r\n\r\n" + text)
+        await waits.wait()
+        writer.write(text + b"data: [DONE]\n\n")
+        await came.wait()
+        if end == "reset":
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
+
+    window, seen = ByteWindow(1), Seen()
+    async with serving_raw(whole_but_unended) as url:
+        deltas(bytes_from(session, "GET", url, window=window), "openai-chat").subscribe(seen)
+        await eventually(lambda: window.stalls)
+        waits.set()
+        (connection,) = session.connector._acquired  # type: ignore[union-attr]
+        await eventually(lambda: connection._payload.total_bytes == 2 * len(text) + 14)  # type: ignore[union-attr]
+        came.set()
+        await eventually(lambda: not connection.is_connected())
+        window.release_all()
+        assert await seen.outcome() == "completed"
+    assert seen[:-1] == [TextDelta("Hi"), TextDelta("Hi"), Done()]
+
+
+async def test_a_bomb_does_not_stop_the_loop(session: aiohttp.ClientSession, eventually: Eventually) -> None:
+    """One read of the socket unpacks to a hundred megabytes: what else runs here has its turns meanwhile."""
+    bomb = gzip.compress(bytes(1 << 22)) * 32
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=bomb, headers={"Content-Type": "text/event-stream", "Content-Encoding": "gzip"})
+
+    async with serving(answer) as url:
+        pieces: list[bytes] = []
+
+        def leave_soon(piece: bytes) -> None:
+            pieces.append(piece)
+            if len(pieces) == 1:
+                asyncio.get_running_loop().call_soon(subscription.dispose)
+
+        subscription = bytes_from(session, "GET", url).subscribe(leave_soon)
+        await eventually(lambda: pieces)
+        await asyncio.sleep(0)
+    assert len(pieces) <= 2
 
 
 async def test_the_total_timeout_of_the_session_does_not_cut_a_stream() -> None:
