@@ -37,6 +37,7 @@ BODY_SHOWN = 64 * 1024
 BODY_SECONDS = 5.0
 
 FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError, TimeoutError)
+BREAKS = (*FAILURES, RuntimeError)  # of a body: the last is aiohttp's for one whose session is just being closed
 
 log = logging.getLogger(__name__)
 
@@ -204,7 +205,7 @@ async def _body(response: aiohttp.ClientResponse) -> str:
                     body += piece
                     if len(body) >= BODY_SHOWN:
                         break
-    except (*FAILURES, StreamError):
+    except (*BREAKS, StreamError):
         body += b" (the body broke off here)"
     return body[:BODY_SHOWN].decode("utf-8", "replace")
 
