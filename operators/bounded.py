@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 MAX_ITEMS = 65_536
 BATCH = 16
+LEAVE_SECONDS = 0.05
 
 
 def bounded(
@@ -104,6 +105,7 @@ class _Boundary(abc.ObserverBase[T]):
         self._draining = False
         self._over = False
         self._lock = threading.RLock()  # never held while something is delivered
+        self._delivering = threading.RLock()  # held while an item is
         self._upstream = SingleAssignmentDisposable()
 
     def over(self, source: Observable[T], given: abc.SchedulerBase | None) -> abc.DisposableBase:
@@ -146,6 +148,9 @@ class _Boundary(abc.ObserverBase[T]):
         self._window.release_all()
         if self._below is not None:
             self._below.forget(self._wake)
+        # What another thread was just about to deliver it delivers now; but who disposes must not wait for a slow one.
+        if self._delivering.acquire(timeout=LEAVE_SECONDS):
+            self._delivering.release()
 
     def _wake(self) -> None:
         with self._lock:
@@ -194,7 +199,8 @@ class _Boundary(abc.ObserverBase[T]):
             self._below.add(mark - self._handed_on)
         self._handed_on = mark
         try:
-            self._observer.on_next(item)
+            with self._delivering:
+                self._observer.on_next(item)
         except Exception as error:  # the subscriber's own: nothing may follow
             self._leave()
             self._upstream.dispose()

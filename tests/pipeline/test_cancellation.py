@@ -19,7 +19,7 @@ from reactivex import Observable
 from reactivex import operators as rxops
 from reactivex.scheduler import EventLoopScheduler
 
-from rillet.operators import ByteWindow, bounded, share
+from rillet.operators import ByteWindow, Done, bounded, share
 from rillet.operators.errors import StreamError
 from rillet.operators.window import offered
 from rillet.pipeline import Limits, bytes_from, deltas, for_each, iterate
@@ -94,14 +94,17 @@ class Seen:
     def take(self, item: object) -> bool:
         """Whether to leave."""
         self.items.append(item)
-        if len(self.items) != self._due:
-            return False
-        if self._raises:
-            raise RuntimeError("mine")
-        return True
+        return len(self.items) == self._due and not self._raises
 
     def stays(self, item: object) -> bool:
         return not self.take(item)
+
+    def react(self, _: object = None) -> None:
+        if len(self.items) == self._due and self._raises:
+            raise RuntimeError("mine")
+
+    def another(self) -> Seen:
+        return Seen(due=self._due, raises=self._raises)
 
     def complete(self) -> None:
         self.ends.append(None)
@@ -119,9 +122,7 @@ Consumer = Callable[[Observable[Any], Seen, bool], Leave]
 
 def subscribe(source: Observable[Any], seen: Seen, holds: bool) -> Leave:
     with offered(ByteWindow(WINDOW) if holds else None):
-        subscription = source.pipe(rxops.take_while(seen.stays)).subscribe(
-            on_error=seen.ends.append, on_completed=seen.complete
-        )
+        subscription = source.pipe(rxops.take_while(seen.stays)).subscribe(seen.react, seen.ends.append, seen.complete)
     return Leave(subscription.dispose, subscription.dispose)
 
 
@@ -130,6 +131,7 @@ async def _iterate(source: Observable[Any], seen: Seen, holds: bool) -> None:
         async for item in flow:
             if seen.take(item):
                 break
+            seen.react()
             if holds:
                 await asyncio.Event().wait()
 
@@ -154,6 +156,7 @@ def iterating(source: Observable[Any], seen: Seen, holds: bool) -> Leave:
 def _each(source: Observable[Any], seen: Seen, holds: bool) -> Observable[bool]:
     async def handle(item: object) -> bool:
         leaves = seen.take(item)
+        seen.react()
         if holds:
             await asyncio.Event().wait()
         return leaves
@@ -162,7 +165,7 @@ def _each(source: Observable[Any], seen: Seen, holds: bool) -> Observable[bool]:
 
 
 def handling(source: Observable[Any], seen: Seen, holds: bool) -> Leave:
-    subscription = _each(source, seen, holds).subscribe(on_error=seen.ends.append, on_completed=seen.complete)
+    subscription = _each(source, seen, holds).subscribe(None, seen.ends.append, seen.complete)
     return Leave(subscription.dispose, subscription.dispose)
 
 
@@ -184,7 +187,7 @@ def on_a_thread(source: Observable[Any], seen: Seen, holds: bool) -> Leave:
         return stays
 
     subscription = source.pipe(bounded(WINDOW, scheduler=scheduler), rxops.take_while(stays)).subscribe(
-        on_error=seen.ends.append, on_completed=seen.complete
+        seen.react, seen.ends.append, seen.complete
     )
     return Leave(subscription.dispose, subscription.dispose)
 
@@ -192,7 +195,7 @@ def on_a_thread(source: Observable[Any], seen: Seen, holds: bool) -> Leave:
 def sharing(source: Observable[Any], seen: Seen, holds: bool) -> Leave:
     """Two of one stream: each leaves by itself."""
     both = source.pipe(share())
-    leaves = [handling(both, seen, holds), subscribe(both, Seen(due=seen._due, raises=seen._raises), False)]
+    leaves = [handling(both, seen, holds), subscribe(both, seen.another(), False)]
     return Leave(lambda: [leave.here() for leave in leaves], lambda: [leave.elsewhere() for leave in leaves])
 
 
@@ -288,12 +291,16 @@ def asking(session: aiohttp.ClientSession, url: str) -> Observable[Any]:
     return deltas(bytes_from(session, "POST", url), "openai-chat", limits=Limits(max_bytes=None))
 
 
+def at_rest(session: aiohttp.ClientSession, idle: list[asyncio.TimerHandle], *, taken: int = 0) -> bool:
+    """Whether no connection is in use, but for those taken, and no timer runs that did not before."""
+    in_use = 0 if session.connector is None else len(session.connector._acquired)
+    return in_use <= taken and set(timers()) <= set(idle)
+
+
 @pytest.mark.parametrize("way", ["here", "another thread", "closing the session"])
 @pytest.mark.parametrize("moment", [*NO_CONNECTION, *SILENT, *FLOODED])
 @EVERY_CONSUMER
-async def test_leaving_closes_the_connection_and_leaves_nothing(
-    consumer: Consumer, moment: str, way: str
-) -> None:
+async def test_leaving_closes_the_connection_and_leaves_nothing(consumer: Consumer, moment: str, way: str) -> None:
     server, seen = Server(moment), Seen()
     holds = moment == "full window"
     async with (
@@ -322,5 +329,66 @@ async def test_leaving_closes_the_connection_and_leaves_nothing(
             assert (seen.items == had, seen.ends) == (True, [])
         leave.here()
         seen.let_go.set()
-        await until(lambda: not session.connector or len(session.connector._acquired) <= (moment == NO_CONNECTION[0]))
-        await until(lambda: set(timers()) <= set(idle))
+        await until(lambda: at_rest(session, idle, taken=moment == "waiting for a connection"))
+
+
+@pytest.mark.parametrize("raises", [False, True], ids=["leaves", "raises"])
+@pytest.mark.parametrize(("moment", "due"), [("in the body", FEW), ("burst", MANY)])
+@EVERY_CONSUMER
+async def test_a_consumer_that_leaves_or_raises_closes_the_connection(
+    consumer: Consumer, moment: str, due: int, raises: bool
+) -> None:
+    server, seen = Server(moment), Seen(due=due, raises=raises)
+    async with asyncio.timeout(5), nothing_stays(), aiohttp.ClientSession() as session, server as url:
+        idle = timers()
+        consumer(asking(session, url), seen, False)
+        await server.gone.wait()
+        await until(lambda: seen.ends and at_rest(session, idle))
+    assert [type(end) for end in seen.ends] == [RuntimeError if raises else type(None)]
+    # What already runs beside the handler that leaves has had its item.
+    assert due <= len(seen.items) <= due + (consumer in (handling, awaiting, sharing))
+
+
+@EVERY_CONSUMER
+async def test_after_a_whole_answer_the_connection_is_used_again(consumer: Consumer) -> None:
+    sandbox = Sandbox()
+    async with asyncio.timeout(5), nothing_stays(), aiohttp.ClientSession() as session, sandbox as base_url:
+        idle = timers()
+        for _ in range(3):
+            seen = Seen()
+            consumer(asking(session, f"{base_url}/chat/completions"), seen, False)
+            await until(lambda seen=seen: seen.ends and session.connector and not session.connector._acquired)
+            assert (seen.ends, seen.items[-1]) == ([None], Done())
+        await until(lambda: len(timers()) <= len(idle) + 2)  # the client's and the server's, for what they keep alive
+    assert len({request.port for request in sandbox.requests}) == 1
+
+
+@contextmanager
+def threads_change_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("consumer", [subscribe, handling, on_a_thread, sharing], ids=lambda it: it.__name__)
+async def test_nothing_is_delivered_after_dispose_returned_in_another_thread(consumer: Consumer) -> None:
+    late: list[int] = []
+    with threads_change_often():
+        async with asyncio.timeout(30), nothing_stays(), aiohttp.ClientSession() as session:
+            for attempt in range(100):
+                server, seen = Server("burst"), Seen()
+                async with server as url:
+                    leave = consumer(asking(session, url), seen, False)
+                    await until(lambda seen=seen, attempt=attempt: len(seen.items) > attempt)
+
+                    def dispose(leave: Leave = leave, seen: Seen = seen) -> int:
+                        leave.elsewhere()
+                        return len(seen.items)
+
+                    had = await asyncio.to_thread(dispose)
+                    await server.gone.wait()
+                late.append(len(seen.items) - had)
+    assert not any(late)
