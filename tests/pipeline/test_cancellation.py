@@ -392,3 +392,9 @@ async def test_nothing_is_delivered_after_dispose_returned_in_another_thread(con
                     await server.gone.wait()
                 late.append(len(seen.items) - had)
     assert not any(late)
+
+
+async def test_disposed_before_its_first_step_no_timer_stays(session: aiohttp.ClientSession) -> None:
+    idle = timers()
+    asking(session, "http://127.0.0.1:1/").subscribe(Seen().react).dispose()
+    assert timers() == idle
