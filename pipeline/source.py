@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Unpack
@@ -260,11 +261,13 @@ class _Reading:
             piece = piece[size:]
 
     async def _window_open(self) -> None:
-        if self._window is None:
+        if self._window is None or self._window.room:
             return
+        assert self._response is not None
         self._waits = True
         try:
-            self._meter.stalls += await until_open(self._window)
+            with _silence_excused(self._response):
+                self._meter.stalls += await until_open(self._window)
         finally:
             self._waits = False
 
@@ -297,6 +300,23 @@ def _heard(gone: asyncio.Future[None]) -> None:
     """How the connection ended is told by its reader: what this future says must not be complained of as unheard."""
     if not gone.cancelled():
         gone.exception()
+
+
+@contextmanager
+def _silence_excused(response: aiohttp.ClientResponse) -> Generator[None]:
+    """Stop aiohttp's clock while nobody reads: it goes on where a socket that was paused is paused again."""
+    protocol = response.connection and response.connection.protocol
+    if protocol is None:
+        yield
+        return
+    seconds, protocol.read_timeout = protocol.read_timeout, None
+    protocol.start_timeout()
+    try:
+        yield
+    finally:
+        if protocol.is_connected() and not response.content.is_eof():
+            protocol.read_timeout = seconds
+            protocol.start_timeout()
 
 
 def _session_closed() -> TransportError:
