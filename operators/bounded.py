@@ -9,7 +9,7 @@ from functools import partial
 from typing import Literal, TypeVar
 
 from reactivex import Observable, abc
-from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposable, SingleAssignmentDisposable
+from reactivex.disposable import CompositeDisposable, Disposable, SingleAssignmentDisposable
 
 from .errors import BufferOverflow
 from .timers import timer_scheduler
@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 MAX_ITEMS = 65_536
 BATCH = 16
+LEAVE_SECONDS = 0.05
 
 
 def bounded(
@@ -104,13 +105,13 @@ class _Boundary(abc.ObserverBase[T]):
         self._draining = False
         self._over = False
         self._lock = threading.RLock()  # never held while something is delivered
+        self._delivering = threading.RLock()  # held while an item is
         self._upstream = SingleAssignmentDisposable()
-        self._turn = SerialDisposable()
 
     def over(self, source: Observable[T], given: abc.SchedulerBase | None) -> abc.DisposableBase:
         with offered(self._window):
             self._upstream.disposable = source.subscribe(self, scheduler=given)
-        return CompositeDisposable(Disposable(self._leave), self._upstream, self._turn)
+        return CompositeDisposable(Disposable(self._leave), self._upstream)
 
     def on_next(self, value: T) -> None:
         with self._lock:
@@ -147,49 +148,59 @@ class _Boundary(abc.ObserverBase[T]):
         self._window.release_all()
         if self._below is not None:
             self._below.forget(self._wake)
+        # What another thread was just about to deliver it delivers now; but who disposes must not wait for a slow one.
+        if self._delivering.acquire(timeout=LEAVE_SECONDS):
+            self._delivering.release()
 
     def _wake(self) -> None:
         with self._lock:
             if self._over or self._draining:
                 return
             self._draining = True
-        self._turn.disposable = self._scheduler.schedule(self._drain)
+        self._scheduler.schedule(self._drain)
 
     def _drain(self, _: abc.SchedulerBase, __: object = None) -> None:
-        """One turn: a few items, so that what else runs on this scheduler has its turns too."""
+        """One turn: a few items, so that what else runs on this scheduler has its turns too.
+
+        No turn is ever taken back, since the thread that asked for it may come to know of it after it has run: once
+        this is over, a turn does nothing.
+        """
         for _n in range(BATCH):
             if not self._deliver():
                 return
-        self._turn.disposable = self._scheduler.schedule(self._drain)
+        self._scheduler.schedule(self._drain)
 
     def _deliver(self) -> bool:
         """Hand on the next item, or the end. False where there is nothing more to do for now."""
         with self._lock:
             if self._over:
                 return False
-            if not self._queue:
-                return self._end_or_wait()
-            if self._below is not None and not self._below.when_open(self._wake):
+            if self._queue and self._below is not None and not self._below.when_open(self._wake):
                 self._draining = False
                 return False
-            item, mark = self._queue.popleft()
-        return self._hand_on(item, mark)
+            waiting = self._queue.popleft() if self._queue else None
+            end = None if waiting else self._end_or_wait()
+        if waiting:
+            return self._hand_on(*waiting)
+        if end:
+            end()
+        return False
 
-    def _end_or_wait(self) -> bool:
+    def _end_or_wait(self) -> Callable[[], None] | None:
+        """The end, where it has come."""
         self._draining = False
         if self._terminal is None:
             self._window.release_all()
-        else:
-            self._over = True
-            self._terminal()
-        return False
+        self._over = self._terminal is not None
+        return self._terminal
 
     def _hand_on(self, item: T, mark: int) -> bool:
         if self._below is not None:
             self._below.add(mark - self._handed_on)
         self._handed_on = mark
         try:
-            self._observer.on_next(item)
+            with self._delivering:
+                self._observer.on_next(item)
         except Exception as error:  # the subscriber's own: nothing may follow
             self._leave()
             self._upstream.dispose()

@@ -46,13 +46,13 @@ def share(*, on_slow: SlowPolicy = "pause") -> Callable[[Observable[T]], Observa
     """
 
     def operator(source: Observable[T]) -> Observable[T]:
-        lock = threading.RLock()
+        lock = threading.RLock()  # of all that is shared: nobody joins what its last subscriber is just leaving
         current: list[_Shared[T]] = []
 
         def subscribe(observer: abc.ObserverBase[T], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
             with lock:
                 if not current or current[0].over:
-                    current[:] = [_Shared[T](on_slow)]
+                    current[:] = [_Shared[T](on_slow, lock)]
                 shared = current[0]
                 member = shared.join(observer, current_window())
             shared.connect(source, scheduler)
@@ -78,14 +78,14 @@ class _Member(Generic[T]):
 class _Shared(abc.ObserverBase[T]):
     """One subscription to the source, from its first subscriber to its last."""
 
-    def __init__(self, on_slow: SlowPolicy) -> None:
+    def __init__(self, on_slow: SlowPolicy, lock: threading.RLock) -> None:
         self.over = False
         self._drops = on_slow == "drop_subscriber"
         self._members: list[_Member[T]] = []
         self._windows = _Windows(waits=not self._drops)
         self._connected = False
         self._upstream = SingleAssignmentDisposable()
-        self._lock = threading.RLock()
+        self._lock = lock
 
     def join(self, observer: abc.ObserverBase[T], window: ByteWindow | None) -> _Member[T]:
         member = _Member(observer, window)

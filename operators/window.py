@@ -63,7 +63,8 @@ class ByteWindow:
             if self.pending < self.limit:
                 return True
             self.stalls += 1
-            self._waiting.append(resume)
+            if resume not in self._waiting:
+                self._waiting.append(resume)
             return False
 
     def forget(self, resume: Callable[[], None]) -> None:

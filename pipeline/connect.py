@@ -42,6 +42,7 @@ MAX_ENCODINGS = 5
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError, TimeoutError)
+BREAKS = (*FAILURES, RuntimeError)  # of a body: the last is aiohttp's for one whose session is just being closed
 
 log = logging.getLogger(__name__)
 
@@ -215,7 +216,7 @@ async def _body(response: aiohttp.ClientResponse) -> str:
                     body += piece
                     if len(body) >= BODY_SHOWN:
                         break
-    except (*FAILURES, StreamError):
+    except (*BREAKS, StreamError):
         return body[:BODY_SHOWN].decode("utf-8", "replace") + BROKE_OFF
     return body[:BODY_SHOWN].decode("utf-8", "replace")
 

@@ -131,6 +131,8 @@ class _Handling(Generic[T, R]):
             self._started.put_nowait(None)
 
     async def _handled(self, item: T) -> R:
+        if self._disposed:  # between its start and its first step
+            raise asyncio.CancelledError
         return await self._handle(item)
 
     async def _hand_on_all(self) -> None:

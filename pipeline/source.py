@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from functools import partial
 from typing import Unpack
 
@@ -13,11 +14,11 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 from rillet.operators import ByteWindow, Meter, Stage
-from rillet.operators.errors import DeadlineExceeded, IdleTimeout, TruncatedStream
+from rillet.operators.errors import DeadlineExceeded, IdleTimeout, TransportError, TruncatedStream
 from rillet.operators.meter import current_meter
 from rillet.operators.window import current_window
 
-from .connect import FAILURES, RequestOptions, connect, decoder, in_force, log, silence
+from .connect import BREAKS, RequestOptions, connect, decoder, in_force, log, silence
 from .pressure import until_open
 from .timeouts import DEFAULT_TIMEOUTS, Timeouts
 
@@ -26,6 +27,7 @@ DRAIN_BYTES = 64 * 1024
 DRAIN_SECONDS = 0.02
 PROGRESS_TICKS = 4
 LEAVE_SECONDS = 1.0
+SESSION_SECONDS = 0.25
 
 # The loop itself holds its tasks weakly: one that waits for a window only its consumer knows would be collected.
 _reading: set[asyncio.Task[None]] = set()
@@ -82,7 +84,8 @@ def bytes_from(
         limits = in_force(timeouts, session, request)
         reading = _Reading(observer, window or current_window(), current_meter() or Meter(), limits, session.connector)
         reading.start(
-            lambda: connect(session, method, url, content_type=content_type, timeouts=limits, request=request)
+            session,
+            lambda: connect(session, method, url, content_type=content_type, timeouts=limits, request=request),
         )
         return Disposable(reading.dispose)
 
@@ -115,10 +118,11 @@ class _Reading:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._bytes_read = 0
 
-    def start(self, answer: Callable[[], Awaitable[aiohttp.ClientResponse]]) -> None:
+    def start(self, session: aiohttp.ClientSession, answer: Callable[[], Awaitable[aiohttp.ClientResponse]]) -> None:
         self._task = self._loop.create_task(self._run(answer))
         _reading.add(self._task)
         self._task.add_done_callback(_reading.discard)
+        self._watch_session(session)
         total, progress = self._timeouts.total, self._timeouts.progress
         if total is not None:
             self._timers["total"] = self._loop.call_later(total, self._expire, total)
@@ -145,8 +149,7 @@ class _Reading:
         if asyncio.current_task(self._loop) is self._task:
             return  # inside on_next: the reading goes no further once that returns
         self._task.cancel()
-        if self._response is not None:
-            self._response.close()
+        self._close()  # a task that is cancelled before its first step does not come to it
 
     def _fail(self, error: Exception) -> None:
         if self._fault is None and not self._task.done():
@@ -155,6 +158,13 @@ class _Reading:
 
     def _expire(self, seconds: float) -> None:
         self._fail(DeadlineExceeded(seconds, bytes_seen=self._bytes_read))
+
+    def _watch_session(self, session: aiohttp.ClientSession) -> None:
+        """Look now and then whether it is closed: that wakes nobody who waits for an answer's start."""
+        if session.closed:
+            self._fail(_session_closed())
+        else:
+            self._timers["session"] = self._loop.call_later(SESSION_SECONDS, self._watch_session, session)
 
     def _watch_progress(self, seconds: float, seen: int, idle: int) -> None:
         """One coarse timer a stream, not one a delta: it looks four times, and is late by a quarter at most."""
@@ -174,11 +184,12 @@ class _Reading:
         failure: Exception | None = None
         try:
             self._response = await answer()
+            self._timers["session"].cancel()  # from here on the connection itself is watched
             await self._read(self._response, decoder(self._response))
         except asyncio.CancelledError:
-            if self._fault is None:
+            if self._fault is None and self._task.cancelling():
                 raise
-            failure = self._fault
+            failure = self._fault or _session_closed()  # which cancels the wait for a free connection
         except Exception as error:
             failure = error
         finally:
@@ -237,11 +248,13 @@ class _Reading:
         await self._window_open()
         try:
             chunk = await response.content.readany()
-        except FAILURES:
-            chunk = _left(response.content)
-        error = response.content.exception()
-        if not chunk and isinstance(error, Exception):
-            raise self._broken(error) from error
+        except BREAKS as error:
+            chunk, broke = _left(response.content), error
+        else:
+            broke = None
+        fault = response.content.exception() or broke
+        if not chunk and isinstance(fault, Exception):
+            raise self._broken(fault) from fault
         self._bytes_read += len(chunk)
         return chunk
 
@@ -267,11 +280,13 @@ class _Reading:
             piece = piece[size:]
 
     async def _window_open(self) -> None:
-        if self._window is None:
+        if self._window is None or self._window.room:
             return
+        assert self._response is not None
         self._waits = True
         try:
-            self._meter.stalls += await until_open(self._window)
+            with _silence_excused(self._response):
+                self._meter.stalls += await until_open(self._window)
         finally:
             self._waits = False
 
@@ -323,6 +338,27 @@ def _left(content: aiohttp.StreamReader) -> bytes:
         content.set_exception(fault)
 
 
+@contextmanager
+def _silence_excused(response: aiohttp.ClientResponse) -> Generator[None]:
+    """Stop aiohttp's clock while nobody reads: it goes on where a socket that was paused is paused again."""
+    protocol = response.connection and response.connection.protocol
+    if protocol is None:
+        yield
+        return
+    seconds, protocol.read_timeout = protocol.read_timeout, None
+    protocol.start_timeout()
+    try:
+        yield
+    finally:
+        if protocol.is_connected() and not response.content.is_eof():
+            protocol.read_timeout = seconds
+            protocol.start_timeout()
+
+
+def _session_closed() -> TransportError:
+    return TransportError("the session was closed before an answer came", retry_safe=True)
+
+
 def _word(failure: Exception | None) -> str:
     return "completed" if failure is None else type(failure).__name__
 
@@ -333,5 +369,5 @@ async def _drain(response: aiohttp.ClientResponse) -> None:
         async with asyncio.timeout(DRAIN_SECONDS):
             while room > 0 and (chunk := await response.content.readany()):
                 room -= len(chunk)
-    except FAILURES:
+    except BREAKS:
         return  # the answer was over: how its connection ends is nobody's business

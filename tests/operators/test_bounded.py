@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from reactivex import Observable, Subject, abc
 from reactivex import operators as ops
 from reactivex.disposable import Disposable
-from reactivex.scheduler import EventLoopScheduler
+from reactivex.scheduler import EventLoopScheduler, ImmediateScheduler
 from reactivex.testing import TestScheduler
 
 from rillet.operators import ByteWindow, bounded
 from rillet.operators.errors import BufferOverflow
-from rillet.operators.window import current_window
+from rillet.operators.window import current_window, offered
 
 
 class Source:
@@ -268,3 +268,46 @@ def test_without_a_scheduler_it_runs_on_a_thread_of_reactivex_s() -> None:
     reactivex.from_iterable(range(100)).pipe(bounded()).subscribe(note, on_completed=over.set)
     assert over.wait(10)
     assert items == list(range(100))
+
+
+def test_a_turn_that_is_over_before_the_asking_thread_knows_of_it_takes_no_other_with_it() -> None:
+    below, seen, subject = ByteWindow(1), Seen(), Subject[int]()
+
+    class Fast(TestScheduler):
+        """Its first turn is over, and the window below opens again, while the source still asks for that turn."""
+
+        turns = 0
+
+        def schedule(self, action: Any, state: Any = None) -> abc.DisposableBase:
+            self.turns += 1
+            if self.turns > 1:
+                return super().schedule(action, state)
+            action(self, state)
+            below.release_all()
+            return Disposable()
+
+    scheduler = Fast()
+    below.add(1)
+    with offered(below):
+        subject.pipe(bounded(scheduler=scheduler)).subscribe(seen)
+    subject.on_next(1)
+    subject.on_completed()
+    scheduler.start()
+    assert (seen.items, seen.ends) == ([1], ["completed"])
+
+
+def test_at_the_end_another_thread_may_dispose() -> None:
+    subject, disposed = Subject[int](), threading.Event()
+    subscription: abc.DisposableBase = Disposable()
+
+    def dispose() -> None:
+        subscription.dispose()
+        disposed.set()
+
+    def completed() -> None:
+        threading.Thread(target=dispose).start()
+        assert disposed.wait(5)
+
+    subscription = subject.pipe(bounded(scheduler=ImmediateScheduler())).subscribe(on_completed=completed)
+    subject.on_completed()
+    assert disposed.is_set()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -265,3 +266,20 @@ def test_subscribers_may_come_and_go_on_many_threads() -> None:
     for thread in threads:
         thread.join()
     assert live == []
+
+
+def test_nobody_joins_what_its_last_subscriber_is_just_leaving() -> None:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(3_000):
+            subject, got = Subject[int](), list[int]()
+            shared = subject.pipe(share())
+            leaving = threading.Thread(target=shared.subscribe().dispose)
+            leaving.start()
+            shared.subscribe(got.append)
+            leaving.join()
+            subject.on_next(1)
+            assert got == [1]
+    finally:
+        sys.setswitchinterval(before)

@@ -186,3 +186,15 @@ def test_all_the_sources_of_one_window_are_resumed() -> None:
         assert not window.when_open(lambda source=source: resumed.append(source))
     window.release(20)
     assert resumed == ["a", "b"]
+
+
+def test_who_asks_again_while_it_is_full_is_called_once() -> None:
+    window, calls = ByteWindow(1), list[int]()
+
+    def resume() -> None:
+        calls.append(1)
+
+    window.add(1)
+    assert not any(window.when_open(resume) for _ in range(3))
+    window.release_all()
+    assert calls == [1]

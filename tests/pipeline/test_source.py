@@ -27,7 +27,7 @@ from rillet.operators.errors import (
     TruncatedStream,
 )
 from rillet.operators.window import offered
-from rillet.pipeline import Timeouts, bytes_from, deltas
+from rillet.pipeline import Timeouts, bytes_from, deltas, iterate
 from rillet.pipeline.sandbox import Fault, Sandbox, Script, Wire
 
 Eventually = Callable[[Callable[[], object]], Awaitable[None]]
@@ -514,3 +514,15 @@ async def test_no_answer_is_told_without_the_rest_of_the_url(session: aiohttp.Cl
     error = await seen.outcome()
     assert "127.0.0.1" in str(error)
     assert "SECRET" not in str(error)
+
+
+async def test_the_wait_for_a_slow_consumer_is_nobody_s_silence(session: aiohttp.ClientSession) -> None:
+    text = "0123456789" * 300_000
+    timeouts, pieces = Timeouts(liveness=0.05), 0
+    async with Sandbox(Script(text=text, piece=16_000)) as base_url:
+        source = deltas(post(session, base_url, timeouts=timeouts), "openai-chat")
+        async for delta in iterate(source, window=ByteWindow(64 * 1024)):
+            pieces += len(delta.text) if isinstance(delta, TextDelta) else 0
+            if pieces % 512_000 == 0:
+                await asyncio.sleep(0.1)  # longer than the server may be silent
+    assert pieces == len(text)
