@@ -15,7 +15,7 @@ from reactivex.disposable import Disposable
 
 from rillet.operators import ByteWindow, Meter, Stage
 from rillet.operators.errors import DeadlineExceeded, IdleTimeout, TruncatedStream
-from rillet.operators.meter import current_meter
+from rillet.operators.meter import current_meter, metering
 from rillet.operators.window import current_window
 
 from .connect import FAILURES, RequestOptions, connect, decoder, log, shorter, silence
@@ -114,7 +114,8 @@ class _Reading:
         self._bytes_read = 0
 
     def start(self, answer: Callable[[], Awaitable[aiohttp.ClientResponse]]) -> None:
-        self._task = self._loop.create_task(self._run(answer))
+        with metering(None):  # what is subscribed to from inside on_next, or after an error, is another stream
+            self._task = self._loop.create_task(self._run(answer))
         _reading.add(self._task)
         self._task.add_done_callback(_reading.discard)
         total, progress = self._timeouts.total, self._timeouts.progress
