@@ -252,11 +252,12 @@ class _Reading:
             piece = piece[size:]
 
     async def _window_open(self) -> None:
-        if self._window is None:
+        if self._window is None or self._window.room:
             return
+        log.debug("waiting for the consumer, after %d bytes", self._bytes_read)
         self._waits = True
         try:
-            self._meter.stalls += await until_open(self._window)
+            self._meter.add_stalls(await until_open(self._window))
         finally:
             self._waits = False
 
