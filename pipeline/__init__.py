@@ -9,8 +9,10 @@ from .client import Asking, ask, collect_stream, stream_llm
 from .connect import RequestOptions
 from .for_each import for_each
 from .iterate import iterate
+from .measure import Outcome, StreamStats, measure
 from .protocols import PROTOCOLS, find_protocol
 from .providers import PROVIDERS, Prompt, Provider
+from .recorder import Recording, recorder
 from .source import bytes_from
 from .timeouts import Timeouts
 
@@ -21,11 +23,14 @@ __all__ = [
     "Asking",
     "ByteWindow",
     "Limits",
+    "Outcome",
     "Prompt",
     "Provider",
+    "Recording",
     "RequestOptions",
     "SSEParser",
     "StreamAssembler",
+    "StreamStats",
     "Timeouts",
     "ask",
     "bytes_from",
@@ -34,7 +39,9 @@ __all__ = [
     "find_protocol",
     "for_each",
     "iterate",
+    "measure",
     "parse_arguments",
     "parse_sse",
+    "recorder",
     "stream_llm",
 ]

@@ -15,7 +15,7 @@ from reactivex.disposable import Disposable
 
 from rillet.operators import ByteWindow, Meter, Stage
 from rillet.operators.errors import DeadlineExceeded, IdleTimeout, TransportError, TruncatedStream
-from rillet.operators.meter import current_meter
+from rillet.operators.meter import current_meter, metering
 from rillet.operators.window import current_window
 
 from .connect import BREAKS, RequestOptions, connect, decoder, in_force, log, silence
@@ -28,6 +28,8 @@ DRAIN_SECONDS = 0.02
 PROGRESS_TICKS = 4
 LEAVE_SECONDS = 1.0
 SESSION_SECONDS = 0.25
+
+OVER = "%d bytes read, %d stalls, then %s"
 
 # The loop itself holds its tasks weakly: one that waits for a window only its consumer knows would be collected.
 _reading: set[asyncio.Task[None]] = set()
@@ -119,14 +121,15 @@ class _Reading:
         self._bytes_read = 0
 
     def start(self, session: aiohttp.ClientSession, answer: Callable[[], Awaitable[aiohttp.ClientResponse]]) -> None:
-        self._task = self._loop.create_task(self._run(answer))
+        with metering(None):  # what is subscribed to from inside on_next, or after an error, is another stream
+            self._task = self._loop.create_task(self._run(answer))
         _reading.add(self._task)
         self._task.add_done_callback(_reading.discard)
         self._watch_session(session)
         total, progress = self._timeouts.total, self._timeouts.progress
         if total is not None:
             self._timers["total"] = self._loop.call_later(total, self._expire, total)
-        if progress is not None and self._meter.reads_deltas:
+        if progress is not None and self._meter.feeds_decoder:
             self._watch_progress(progress, self._meter.deltas, 0)
 
     def dispose(self) -> None:
@@ -188,13 +191,14 @@ class _Reading:
             await self._read(self._response, decoder(self._response))
         except asyncio.CancelledError:
             if self._fault is None and self._task.cancelling():
+                log.debug(OVER, self._bytes_read, self._meter.stalls, "disposed")
                 raise
             failure = self._fault or _session_closed()  # which cancels the wait for a free connection
         except Exception as error:
             failure = error
         finally:
             self._close()
-        log.debug("%d bytes read, then %s", self._bytes_read, _word(failure))
+        log.debug(OVER, self._bytes_read, self._meter.stalls, "disposed" if self._disposed else _word(failure))
         if failure is None:
             self._tell(self._observer.on_completed)
         else:
@@ -275,7 +279,7 @@ class _Reading:
             size = len(piece) if window is None else min(len(piece), max(window.room, PIECE))
             if window is not None:
                 window.add(size)
-            self._meter.bytes_read += size
+            self._meter.add_bytes(size)
             self._push(piece[:size])
             piece = piece[size:]
 
@@ -283,10 +287,11 @@ class _Reading:
         if self._window is None or self._window.room:
             return
         assert self._response is not None
+        log.debug("waiting for the consumer, after %d bytes", self._bytes_read)
         self._waits = True
         try:
             with _silence_excused(self._response):
-                self._meter.stalls += await until_open(self._window)
+                self._meter.add_stalls(await until_open(self._window))
         finally:
             self._waits = False
 
