@@ -39,7 +39,8 @@ class Backoff:
         Returns:
             The seconds; None where the server asks for more than `patience`.
         """
-        own = min(self.first * (1 << min(failures - 1, MOST_DOUBLINGS)), self.longest)
+        doubled = self.first * (1 << min(failures - 1, MOST_DOUBLINGS))
+        own = max(self.first, min(doubled, self.longest))
         if asked is None:
             seconds = own
         elif asked > self.patience:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import Unpack
 
@@ -64,8 +64,8 @@ def event_source(
     `cursor` that gives numbers, those whose number is not above the last. An event without an id can't be known again.
     An unfinished event is discarded, id and all.
 
-    Each request goes to `url` again, redirects anew, since only a redirect that is asked for is known to hold. A last
-    event id that is empty, or has control characters, is not sent.
+    Each request goes to `url`, and follows whatever redirects it meets then. A last event id that is empty, or has
+    control characters, is not sent.
 
     Args:
         session: The session to use, see `bytes_from`.
@@ -82,7 +82,7 @@ def event_source(
         max_line: The longest line taken, see `split_lines`.
         max_event: The longest event taken, see `group_events`.
         window: See `bytes_from`; it is the same for all connections.
-        timeouts: See `bytes_from`; they count for each connection.
+        timeouts: See `bytes_from`; they count for each connection. One that is silent for `liveness` is dropped.
         request: Further arguments of `aiohttp.ClientSession.request`.
 
     Returns:
@@ -96,8 +96,13 @@ def event_source(
           the last `TransportError`, `TruncatedStream` or `IdleTimeout`, where it may not go on, has reconnected too
           often, or the server asks for a longer wait than `backoff.patience`
 
+    Raises:
+        TypeError: The request is `repeatable` and its body is not: it is an asynchronous iterator.
+
     Source: HTML Standard §9.2.
     """
+    if repeatable and isinstance(request.get("data"), AsyncIterable):
+        raise TypeError("an asynchronous iterator can't be sent a second time: give the body as bytes")
 
     stream = _Stream(
         session,
