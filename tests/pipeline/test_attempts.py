@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextvars import Context
 from typing import Any
 
 import aiohttp
@@ -27,6 +28,7 @@ from rillet.operators import (
     require_done,
 )
 from rillet.operators.errors import HttpStatusError, StreamError, TransportError, TruncatedStream
+from rillet.operators.window import current_window, offered
 from rillet.pipeline import Answer, Backoff, ask, attempts, bytes_from, iterate
 from rillet.pipeline.sandbox import Fault, Sandbox, Script
 
@@ -276,6 +278,24 @@ def test_the_subscriber_s_scheduler_is_forwarded_to_each_attempt() -> None:
     source.pipe(attempts(2, backoff=TENS, scheduler=scheduler)).subscribe(on_error=lambda _: None, scheduler=mine)
     scheduler.start()
     assert schedulers == [mine, mine]
+
+
+def test_each_attempt_is_subscribed_to_in_the_context_of_the_subscriber() -> None:
+    scheduler, window = TestScheduler(), ByteWindow()
+    offers: list[ByteWindow | None] = []
+    subjects: list[Subject[str]] = []
+
+    def source(_: object) -> Observable[str]:
+        offers.append(current_window())
+        subjects.append(Subject())
+        return subjects[-1]
+
+    with offered(window):
+        reactivex.defer(source).pipe(attempts(backoff=TENS, scheduler=scheduler)).subscribe(on_error=lambda _: None)
+    for _ in range(2):
+        Context().run(subjects[-1].on_error, cut())
+        scheduler.start()
+    assert offers == [window] * 3
 
 
 def test_there_is_at_least_one_attempt() -> None:

@@ -209,6 +209,14 @@ async def test_it_asks_by_get_for_an_event_stream_past_any_cache_and_first_witho
     assert (first.headers["Accept"], first.headers["Cache-Control"]) == ("text/event-stream", "no-cache")
 
 
+async def test_the_caller_s_own_headers_count(session: aiohttp.ClientSession) -> None:
+    feed = Feed(b"id: 1\ndata: a\n\n")
+    async with feed as url:
+        await events_of(session, url, headers={"cache-control": "max-age=1", "accept": "text/*"})
+    for asked in feed.asked:
+        assert (asked.headers.getall("Cache-Control"), asked.headers.getall("Accept")) == (["max-age=1"], ["text/*"])
+
+
 async def test_a_reconnect_carries_the_last_id_and_gives_what_follows(session: aiohttp.ClientSession) -> None:
     feed = Feed(b"id: 1\ndata: a\n\nid: 2\ndata: b\n\n", b"id: 3\ndata: c\n\n")
     async with feed as url:
@@ -515,15 +523,19 @@ async def test_the_deadline_is_final(session: aiohttp.ClientSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("poison", "kind"),
-    [(b"id: 2\ndata: " + b"x" * 100 + b"\n\n", LimitExceeded), (b"id: 2\ndata: \xff\n\n", InvalidUtf8)],
+    ("poison", "kind", "limit"),
+    [
+        (b"id: 2\ndata: " + b"x" * 100 + b"\n\n", LimitExceeded, {"max_event": 50}),
+        (b"id: 2\ndata: " + b"x" * 100 + b"\n\n", LimitExceeded, {"max_line": 50}),
+        (b"id: 2\ndata: \xff\n\n", InvalidUtf8, {}),
+    ],
 )
 async def test_a_poisoned_event_is_not_asked_for_again(
-    session: aiohttp.ClientSession, poison: bytes, kind: type[Exception]
+    session: aiohttp.ClientSession, poison: bytes, kind: type[Exception], limit: dict[str, int]
 ) -> None:
     feed = Feed(b"id: 1\ndata: a\n\n" + poison)
     async with feed as url:
-        seen = await events_of(session, url, max_event=50)
+        seen = await events_of(session, url, **limit)
     assert (data_of(seen), type(seen[-1]), len(feed.asked)) == (["a"], kind, 1)
     assert not seen[-1].retry_safe
 
@@ -588,6 +600,13 @@ async def test_equal_events_that_are_new_are_all_given(session: aiohttp.ClientSe
     async with feed as url:
         seen = await events_of(session, url)
     assert data_of(seen) == ["tick"] * 2 + ["tick"] * 2 + ["other", "tick"]
+
+
+async def test_an_event_that_only_keeps_the_id_from_before_is_no_repetition(session: aiohttp.ClientSession) -> None:
+    feed = Feed(b"id: 1\ndata: tick\n\n", b"data: tick\n\nevent: message\ndata: tick\n\n")
+    async with feed as url:
+        seen = await events_of(session, url)
+    assert seen == [ServerSentEvent("message", "tick", "1")] * 3 + ["completed"]
 
 
 WIRE = b"".join(b"id: %d\ndata: %d\n\n" % (n, n) for n in range(1, 13))
