@@ -40,7 +40,8 @@ def attempts(
 
     Args:
         most: How many attempts there are, the first counted; 3 by default.
-        worth: Whether to try again after an error; `is_transient` by default.
+        worth: Whether to try again after an error; `is_transient` by default. What had arrived is in its `partial`:
+            one who runs tool calls as they come may say no where it has some.
         backoff: How long to wait before the next. A Retry-After counts.
         scheduler: What times the waits; by default the running event loop, which it must be subscribed to in.
 

@@ -53,7 +53,8 @@ def event_source(
 
     It reconnects where the connection broke, went silent or ended, cleanly or not: for a feed a clean end is not the
     end. What ends it is the server's 204, an operator that has enough (`require_done` at `Done`, `take_while`), and
-    being disposed; also in the same chunk, and while it waits.
+    being disposed; also in the same chunk, and while it waits. So a dialect that is done where the stream ends (gemini)
+    needs a server that says 204.
 
     It never reconnects where that could start something a second time or mix two answers: the request must be a GET,
     or `repeatable`, or `resume` must know another address; and if events were handed on, the stream must have carried
@@ -71,7 +72,8 @@ def event_source(
         session: The session to use, see `bytes_from`.
         url: Where to.
         method: The HTTP method.
-        repeatable: Whether the request may be made again whatever its method; method, headers and body are the same.
+        repeatable: Whether the request may be made again whatever its method, with the same headers and body. The
+            server must go on from the id: of one that generates anew, two answers would be mixed; see `attempts`.
         live: Reconnect also where the stream carries no ids. What is sent meanwhile is lost, and what the server
             begins with again comes twice.
         resume: How a request says where to go on; see `ResumeBy` and `background_response`.

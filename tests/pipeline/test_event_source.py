@@ -844,6 +844,19 @@ async def test_nothing_is_pushed_inside_subscribe(session: aiohttp.ClientSession
         await seen.outcome()
 
 
+async def test_a_hundred_connections_leave_nothing_behind(
+    session: aiohttp.ClientSession, eventually: Eventually
+) -> None:
+    feed = Feed(*[stream(b"id: %d\ndata: a\n\n" % n, then=(None, cut)[n % 2]) for n in range(100)])
+    async with feed as url:
+        tasks = len(asyncio.all_tasks())
+        seen = await events_of(session, url)
+        await eventually(lambda: feed.open == 0 and len(asyncio.all_tasks()) <= tasks + 1)  # the server's last one
+        assert session.connector is not None
+        assert not session.connector._acquired
+    assert (len(seen), seen[-1]) == (101, "completed")
+
+
 # Other ways to resume
 
 
@@ -909,6 +922,39 @@ async def test_a_background_response_is_resumed_by_get_and_starting_after(sessio
     ]
     assert [asked.body for asked in feed.asked[1:]] == [b"", b""]
     assert all(asked.headers["Authorization"] == "Bearer k" for asked in feed.asked)
+
+
+@given(st.lists(st.integers(0, 400), max_size=4), st.integers(0, 2), st.sampled_from([None, cut]))
+@settings(max_examples=40)
+def test_wherever_a_background_response_is_cut_the_answer_is_the_same(
+    cuts: list[int], back: int, end: Answer | None
+) -> None:
+    """The server resumes `back` events before the one that it should."""
+    events = background_answer()
+    first = len(events[0])
+
+    def resumed(request: web.Request) -> Awaitable[web.StreamResponse]:
+        start = max(int(request.query["starting_after"]) + 1 - back, 0)
+        body = b"".join(events[start:])
+        place = next(places, None)
+        return stream(body[:place], then=None if place is None else end)(request)
+
+    places = iter(cuts)
+
+    async def go() -> list[Any]:
+        feed = Feed(stream(b"".join(events)[: first + next(places, 0)], then=end), *[resumed] * 9)
+        seen = Seen()
+        async with feed as url, aiohttp.ClientSession() as session:
+            source = event_source(
+                session, url + "r", method="POST", json={}, resume=background_response(url + "r"), backoff=FAST
+            )
+            source.pipe(decode_deltas(OPENAI_RESPONSES), assemble_tools(), require_done()).subscribe(seen)
+            await seen.outcome()
+        return seen
+
+    seen = asyncio.run(go())
+    assert "".join(delta.text for delta in seen if isinstance(delta, TextDelta)) == "abc"
+    assert (seen[-2:], seen.count(Done())) == ([Done(), "completed"], 1)
 
 
 @pytest.mark.parametrize("background", [b"false", b"null"])
