@@ -7,6 +7,7 @@ from .decode_deltas import Decoder, WireProtocol, decode_deltas
 from .decode_utf8 import decode_utf8
 from .decompress import decompress
 from .deltas import (
+    Attempt,
     Delta,
     Done,
     Finish,
@@ -42,6 +43,7 @@ from .window import ByteWindow
 
 __all__ = [
     "NO_VALUE",
+    "Attempt",
     "BatchStage",
     "ByteWindow",
     "Chain",

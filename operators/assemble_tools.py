@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from reactivex import Observable
 
-from .deltas import Delta, Done, ToolCall, ToolCallDelta, ToolCallEnd, ToolCallStart, only_text
+from .deltas import Delta, Done, ToolCall, ToolCallDelta, ToolCallEnd, ToolCallStart, is_attempt, only_text
 from .errors import LimitExceeded, MalformedPayload, MalformedToolArguments, StreamError
 from .parse_arguments import parse_arguments
 from .stage import BatchStage, lift
@@ -52,7 +52,9 @@ class AssembleTools(BatchStage[Delta, Delta]):
             case Done():
                 yield from self.finish()
             case _:
-                pass
+                if is_attempt(delta):
+                    self._open.clear()
+                    self._malformed = None
         yield delta
 
     def _start(self, start: ToolCallStart) -> None:
@@ -114,7 +116,7 @@ def assemble_tools(*, max_args: int | None = MAX_ARGS) -> Callable[[Observable[D
         An operator from deltas to deltas.
 
         - emits: everything it gets, plus a `ToolCall` right after its `ToolCallEnd`, where the arguments are one strict
-          JSON object (see `parse_arguments`)
+          JSON object (see `parse_arguments`); at an `Attempt` it forgets the open calls
         - holds back: copies of the fragments of open calls, by choice and index
         - completes: with the source
         - fails: `MalformedToolArguments` for the first call whose arguments are anything else, before `Done` or at the

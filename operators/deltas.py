@@ -146,6 +146,24 @@ Delta: TypeAlias = (
 """Everything a stream can give, as one closed union: a `match` over it can be checked for completeness."""
 
 
+@value
+class Attempt:
+    """A new attempt at the whole answer begins: whatever came before it is void, and must be thrown away.
+
+    It stands beside `Delta`, not in it: it comes from `attempts` alone.
+
+    Attributes:
+        number: Which attempt this is; the first, which nothing announces, is 1.
+    """
+
+    number: int
+
+
+def is_attempt(item: object) -> bool:
+    """Whether it is an `Attempt`: operators over deltas then forget what they hold."""
+    return isinstance(item, Attempt)
+
+
 _TEXT = frozenset((TextDelta, ReasoningDelta))
 
 

@@ -143,8 +143,8 @@ class HttpStatusError(StreamError):
         self.headers = headers
         self.body = body
         self.retry_after = retry_after
-        self.type = details and details.type
-        self.code = details and details.code
+        self.type = details.type if details else None
+        self.code = details.code if details else None
         self.message = details.message if details else ""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from .value import value
@@ -103,7 +103,9 @@ class StreamPosition:
     Attributes:
         last_event_id: The id of the last finished block, "" where there was none.
         retry: The reconnection time the server asked for, in milliseconds; None where it asked for none.
+        ids: How many finished blocks set the id: by its change an id is known that came, and was not kept from before.
     """
 
     last_event_id: str = ""
     retry: int | None = None
+    ids: int = field(default=0, compare=False)

@@ -40,6 +40,7 @@ class GroupEvents(BatchStage[str, ServerSentEvent]):
         self._data: list[str] = []
         self._type = ""
         self._id = self._position.last_event_id
+        self._sets_id = False
         self._stray: list[str] = []
         self._stray_is_error = False
         self._plain = True  # nothing but data and comments in this block
@@ -84,6 +85,9 @@ class GroupEvents(BatchStage[str, ServerSentEvent]):
         self._data.clear()
         self._stray.clear()
         self._position.last_event_id = self._id
+        if self._sets_id:
+            self._position.ids += 1
+            self._sets_id = False
         if has_data:
             yield ServerSentEvent(kind, data, self._id)
         if stray and is_error:
@@ -98,7 +102,7 @@ class GroupEvents(BatchStage[str, ServerSentEvent]):
             self._type, self._plain = value, False
         elif name == "id":
             if "\0" not in value:
-                self._id, self._plain = value, False
+                self._id, self._sets_id, self._plain = value, True, False
         elif name == "retry":
             if value.isascii() and value.isdigit() and len(value) <= MAX_RETRY_DIGITS:
                 self._position.retry = int(value)

@@ -10,7 +10,7 @@ from typing import Generic, TypeAlias, TypeVar
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, SerialDisposable, SingleAssignmentDisposable
 
-from .deltas import Delta, Json
+from .deltas import Delta, Json, is_attempt
 from .errors import LimitExceeded
 from .partial_json import MAX_SIZE, NO_VALUE, JsonPath, PartialJson
 from .timers import timer_scheduler
@@ -117,6 +117,11 @@ class Documents(Generic[Preview]):
         self._open.pop(key, None)
         self._changed.pop(key, None)
 
+    def close_all(self) -> None:
+        """All of them are void."""
+        self._open.clear()
+        self._changed.clear()
+
     def frame(self) -> Iterator[Preview]:
         """What there is to see of each document that changed."""
         changed, self._changed = self._changed, {}
@@ -137,7 +142,8 @@ def with_previews(
     """An operator that hands on the deltas and, once a frame, the previews of the documents in them.
 
     A change starts the frame, its end shows all that changed meanwhile, and then nothing is scheduled until the next
-    change. Deliveries never overlap, whatever thread the scheduler's timers run on.
+    change. An `Attempt` voids what came before it. Deliveries never overlap, whatever thread the scheduler's timers run
+    on.
     """
     if not every >= 0:
         raise ValueError(f"every must be 0 seconds or more, not {every}")
@@ -171,6 +177,8 @@ def with_previews(
                 with lock:
                     if subscription.is_disposed:
                         return
+                    if is_attempt(delta):
+                        documents.close_all()
                     if follow(documents, delta) and not deliver(documents.frame()):
                         return
                     if not deliver((delta,)) or framing or not documents.changed:

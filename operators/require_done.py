@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from reactivex import Observable
 
-from .deltas import Delta, Done, ToolCallDelta, ToolCallEnd, ToolCallStart, only_text
+from .deltas import Delta, Done, ToolCallDelta, ToolCallEnd, ToolCallStart, is_attempt, only_text
 from .errors import TruncatedStream, UnclosedToolCall
 from .stage import BatchStage, lift
 
@@ -41,6 +41,8 @@ class RequireDone(BatchStage[Delta, Delta]):
                 call[1].append(delta.args)
         elif isinstance(delta, ToolCallEnd):
             self._open.pop((delta.choice, delta.index), None)
+        elif is_attempt(delta):
+            self._open.clear()
 
     def _unclosed(self) -> UnclosedToolCall:
         start, fragments = next(iter(self._open.values()))
@@ -59,7 +61,7 @@ def require_done() -> Callable[[Observable[Delta]], Observable[Delta]]:
     Returns:
         An operator from deltas to deltas.
 
-        - emits: everything up to and with `Done`
+        - emits: everything up to and with `Done`; at an `Attempt` it forgets the open calls
         - holds back: nothing; it keeps the fragments of open calls, for `UnclosedToolCall` to tell
         - completes: right after `Done`, disposing the source at once; what the source does then is not seen any more
         - fails: `TruncatedStream` where the source ends without `Done`; `UnclosedToolCall` where `Done` comes while a

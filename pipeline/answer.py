@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from io import StringIO
 
-from rillet.operators import Delta, Finish, Message, ReasoningDelta, RefusalDelta, TextDelta, ToolCall, Usage
+from rillet.operators import Attempt, Delta, Finish, Message, ReasoningDelta, RefusalDelta, TextDelta, ToolCall, Usage
 
 
 class Answer:
@@ -16,6 +16,9 @@ class Answer:
     """
 
     def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
         self.is_empty = True
         self._text: dict[int, StringIO] = {}
         self._reasoning: dict[int, StringIO] = {}
@@ -24,8 +27,8 @@ class Answer:
         self._finishes: dict[int, Finish] = {}
         self._usage: Usage | None = None
 
-    def add(self, delta: Delta) -> None:
-        """Add the next delta; the cost does not grow with what is there."""
+    def add(self, delta: Delta | Attempt) -> None:
+        """Add the next delta; the cost does not grow with what is there. An `Attempt` starts afresh."""
         self.is_empty = False
         if isinstance(delta, TextDelta):
             texts = self._text
@@ -49,13 +52,15 @@ class Answer:
             texts[delta.choice].write(delta.text)
         return len(deltas)
 
-    def _add_other(self, delta: Delta) -> None:
+    def _add_other(self, delta: Delta | Attempt) -> None:
         if isinstance(delta, ToolCall):
             self._calls.setdefault(delta.choice, []).append(delta)
         elif isinstance(delta, Finish):
             self._finishes[delta.choice] = delta
         elif isinstance(delta, Usage):
             self._usage = delta
+        elif isinstance(delta, Attempt):
+            self._start()
 
     @property
     def messages(self) -> tuple[Message, ...]:

@@ -6,8 +6,9 @@
 It speaks each dialect where the provider's own clients look for it: below the base URL `openai-chat` at
 /chat/completions, `openai-responses` at /responses and `plain` at /plain; below the root URL, which is the base URL
 without /v1, `anthropic` at /v1/messages, `gemini` at /v1beta/models/{model}:streamGenerateContent (at /v1 too) and
-`ollama` at /api/chat. A script says what is answered, a wire how the bytes travel, a fault how they end badly. A replay
-in the script's place answers every request with what a `recorder` wrote.
+`ollama` at /api/chat. A response that was asked for with `background` true is resumed by
+GET /v1/responses/{id}?stream=true&starting_after={number}. A script says what is answered, a wire how the bytes
+travel, a fault how they end badly. A replay in the script's place answers every request with what a `recorder` wrote.
 """
 
 from __future__ import annotations
@@ -197,6 +198,7 @@ class Sandbox:
                 app.router.add_post(
                     dialect.path, partial(self._answer, partial(self._stream_or_fault, self._script, dialect))
                 )
+            app.router.add_get(f"{_RESPONSES.path}/{{id}}", partial(self._resume, self._script))
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port)
@@ -216,6 +218,12 @@ class Sandbox:
         for request in self.requests:
             await request.over.wait()
 
+    async def _resume(self, script: Script, request: web.Request) -> web.StreamResponse:
+        if not any(_is_background(asked) for asked in self.requests):
+            return web.json_response(openai_error(404), status=404)
+        rest = _background(int(request.query.get("starting_after", -1)))
+        return await self._answer(partial(self._stream_or_fault, script, rest), request)
+
     async def _answer(self, give: _Give, request: web.Request) -> web.StreamResponse:
         body: dict[str, object] = await request.json() if request.can_read_body else {}
         assert request.transport is not None
@@ -233,7 +241,7 @@ class Sandbox:
             return web.json_response(dialect.error(self._fault.status), status=self._fault.status)
         if self._fault is not None and self._fault.kind == "html":
             return web.Response(text="<!doctype html><title>Sign in</title>", content_type="text/html")
-        body = self._body(script, dialect)
+        body = self._body(script, _background() if _is_background(seen) else dialect)
         response = await _begun(request, dialect.content_type)
         for write in _cut(body, self._wire):
             await response.write(write)
@@ -330,10 +338,12 @@ class _Dialect:
     content_type: str = "text/event-stream"
 
 
+_RESPONSES = _Dialect("/v1/responses", openai_responses_events, openai_error, openai_error_event, _named_event)
+
 _DIALECTS = (
     _Dialect("/v1/plain", plain_events, openai_error, openai_error_event, _event),
     _Dialect("/v1/chat/completions", openai_chat_events, openai_error, openai_error, _event),
-    _Dialect("/v1/responses", openai_responses_events, openai_error, openai_error_event, _named_event),
+    _RESPONSES,
     _Dialect("/v1/messages", anthropic_events, anthropic_error, anthropic_error, _named_event),
     _Dialect(
         "/{version:v1|v1beta}/models/{model}:streamGenerateContent",
@@ -344,6 +354,15 @@ _DIALECTS = (
     ),
     _Dialect("/api/chat", ollama_lines, ollama_error, ollama_error, _line, "application/x-ndjson"),
 )
+
+
+def _is_background(asked: Request) -> bool:
+    return asked.path == _RESPONSES.path and asked.body.get("background") is True
+
+
+def _background(after: int = -1) -> _Dialect:
+    """A response that outlives its connection, after the event of this number."""
+    return replace(_RESPONSES, events=partial(openai_responses_events, background=True, after=after))
 
 
 def _ended(body: Iterator[bytes], fault: Fault, error: bytes) -> Iterator[bytes]:

@@ -101,10 +101,11 @@ def openai_chat_events(script: Script) -> Iterator[str]:
     yield "[DONE]"
 
 
-def openai_responses_events(script: Script) -> Iterator[str]:
-    """The script as the data of `openai-responses` events."""
-    for number, event in enumerate(_responses_events(script)):
-        yield _json(**event, sequence_number=number)
+def openai_responses_events(script: Script, *, background: bool = False, after: int = -1) -> Iterator[str]:
+    """The script as the data of `openai-responses` events, those after the one of this number."""
+    for number, event in enumerate(_responses_events(script, {**_RESPONSE, "background": background})):
+        if number > after:
+            yield _json(**event, sequence_number=number)
 
 
 def anthropic_events(script: Script) -> Iterator[str]:
@@ -263,9 +264,9 @@ class _TextItem:
         return {**self.item, "status": "completed", self.holder: [self.part]}
 
 
-def _responses_events(script: Script) -> Iterator[Payload]:
-    yield {"type": "response.created", "response": _RESPONSE}
-    yield {"type": "response.in_progress", "response": _RESPONSE}
+def _responses_events(script: Script, started: Payload) -> Iterator[Payload]:
+    yield {"type": "response.created", "response": started}
+    yield {"type": "response.in_progress", "response": started}
     texts = _text_items(script)
     for index, text in enumerate(texts):
         yield from _text_item_events(index, text, script.piece)
@@ -274,7 +275,7 @@ def _responses_events(script: Script) -> Iterator[Payload]:
         yield from _function_call_events(len(texts) + number, calls[number], step)
     status = script.finish or "completed"
     response = {
-        **_RESPONSE,
+        **started,
         "status": status,
         "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
         "output": [*(text.whole for text in texts), *calls],

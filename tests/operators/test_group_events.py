@@ -95,6 +95,15 @@ def test_the_position_is_where_the_ids_start(run: Run) -> None:
     assert run(group_events(position=position), ["data: a", ""]) == ([event("a", id="41")], None)
 
 
+def test_the_position_counts_the_finished_blocks_that_set_an_id(run: Run) -> None:
+    position = StreamPosition("41")
+    kept, given = ["data: a", "", "event: x", "data: b", "", "id: \0", "data: c", ""], ["id: 1", "", "id", "id: 2", ""]
+    run(group_events(position=position), [*kept])
+    assert position.ids == 0
+    run(group_events(position=position), [*given, *kept, "id: 3", "data: unfinished"])
+    assert (position.ids, position.last_event_id) == (2, "2")
+
+
 @pytest.mark.parametrize("digits", [1, 15])
 def test_a_retry_of_any_sensible_length_counts(digits: int, run: Run) -> None:
     position = StreamPosition()

@@ -7,6 +7,7 @@ import pytest
 from reactivex.testing import ReactiveTest, TestScheduler
 
 from rillet.operators import (
+    Attempt,
     Delta,
     Done,
     Finish,
@@ -81,6 +82,17 @@ def test_each_choice_is_a_document_of_its_own(run: Run) -> None:
         JsonPreview([1], (), 1),
         JsonPreview({}, None, 0),
         JsonPreview([1, 2], None, 1),
+    ]
+
+
+def test_a_new_attempt_is_a_new_document() -> None:
+    attempt: Any = Attempt(2)
+    assert timed([(1, TextDelta('{"a":')), (2, attempt), (3, TextDelta("[]")), (4, STOP)]) == [
+        (1, TextDelta('{"a":')),
+        (2, attempt),
+        (3, TextDelta("[]")),
+        (4, JsonPreview([], None)),
+        (4, STOP),
     ]
 
 

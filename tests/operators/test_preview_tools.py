@@ -13,6 +13,7 @@ from reactivex.scheduler import TimeoutScheduler, VirtualTimeScheduler
 from reactivex.testing import ReactiveTest, TestScheduler
 
 from rillet.operators import (
+    Attempt,
     Delta,
     Done,
     TextDelta,
@@ -56,6 +57,11 @@ def timed(items: Timed, end: Any = None, *, every: float = 10, disposed: float =
     source = scheduler.create_hot_observable(*messages, *((end,) if end else ()))
     observer = scheduler.start(lambda: source.pipe(preview_tools(every=every)), disposed=200 + disposed)
     return [(message.time - 200, getattr(message.value, "value", message.value.kind)) for message in observer.messages]
+
+
+def test_calls_of_the_attempt_before_are_not_shown() -> None:
+    items = [(1, START), (2, args('{"a":1')), (3, Attempt(2)), (4, args("}")), (20, START), (21, args("{"))]
+    assert [shown for _, shown in timed(items) if is_preview(shown)] == [ToolCallPreview(0, "f", {}, ())]
 
 
 def test_the_deltas_come_at_once_and_the_preview_at_the_end_of_the_frame() -> None:

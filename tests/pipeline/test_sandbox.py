@@ -6,11 +6,13 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import aiohttp
 import anthropic
+import httpx
 import openai
 import pytest
 from google import genai
@@ -413,3 +415,30 @@ async def test_closing_it_ends_a_stalled_answer(session: aiohttp.ClientSession) 
 def test_a_sandbox_that_could_not_do_as_told_is_not_made(arguments, error) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(error):
         Sandbox(*arguments)
+
+
+async def test_the_official_client_resumes_a_background_response() -> None:
+    async with Sandbox(Script("one two three", piece=1), fault=Fault("cut", after=3000)) as base_url:
+        client = openai.AsyncOpenAI(base_url=base_url, api_key="key", max_retries=0)
+        async with client:
+            asked = await client.responses.create(model="m", input="hi", stream=True, background=True)
+            events: list[Any] = []
+            for _ in range(20):
+                with suppress(openai.APIConnectionError, httpx.TransportError):
+                    async for event in asked:
+                        events.append(event)  # noqa: PERF401 - what came before the cut counts
+                    break
+                last = events[-1].sequence_number
+                asked = await client.responses.retrieve(events[0].response.id, stream=True, starting_after=last)
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == "one two three"
+    assert (events[0].response.background, events[-1].type) == (True, "response.completed")
+
+
+async def test_a_response_that_was_not_in_the_background_can_not_be_resumed() -> None:
+    async with Sandbox() as base_url, openai.AsyncOpenAI(base_url=base_url, api_key="key", max_retries=0) as client:
+        events = [event async for event in await client.responses.create(model="m", input="hi", stream=True)]
+        with pytest.raises(openai.NotFoundError):
+            await client.responses.retrieve("resp_sandbox", stream=True, starting_after=3)
+    assert events[0].type == "response.created"
+    assert events[0].response.background is False
