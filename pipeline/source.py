@@ -125,7 +125,7 @@ class _Reading:
             self._task = self._loop.create_task(self._run(answer))
         _reading.add(self._task)
         self._task.add_done_callback(_reading.discard)
-        self._watch_session(session)
+        self._timers["session"] = self._loop.call_later(SESSION_SECONDS, self._watch_session, session)
         total, progress = self._timeouts.total, self._timeouts.progress
         if total is not None:
             self._timers["total"] = self._loop.call_later(total, self._expire, total)
