@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from reactivex import Observable
 
-from .deltas import Delta, Done, ToolCall, ToolCallDelta, ToolCallEnd, ToolCallStart, only_text
+from .deltas import Delta, Done, ToolCall, ToolCallDelta, ToolCallEnd, ToolCallStart, only_passing
 from .errors import LimitExceeded, MalformedPayload, MalformedToolArguments, StreamError
 from .parse_arguments import parse_arguments
 from .stage import BatchStage, lift
@@ -23,12 +23,16 @@ class AssembleTools(BatchStage[Delta, Delta]):
         self._malformed: MalformedToolArguments | None = None
 
     def take(self, batch: Sequence[Delta]) -> tuple[Sequence[Delta], Exception | None]:
-        if only_text(batch):
+        if only_passing(batch):
             return batch, None
         given: list[Delta] = []
         try:
             for delta in batch:
-                given.extend(self._follow(delta))
+                if isinstance(delta, ToolCallDelta):
+                    self._add(delta)
+                    given.append(delta)
+                else:
+                    given.extend(self._follow(delta))
         except StreamError as error:
             return given, error
         return given, None
@@ -42,8 +46,6 @@ class AssembleTools(BatchStage[Delta, Delta]):
         match delta:
             case ToolCallStart():
                 self._start(delta)
-            case ToolCallDelta():
-                self._add(delta)
             case ToolCallEnd():
                 call = self._take(delta)
                 yield delta

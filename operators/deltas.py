@@ -146,15 +146,12 @@ Delta: TypeAlias = (
 """Everything a stream can give, as one closed union: a `match` over it can be checked for completeness."""
 
 
-_TEXT = frozenset((TextDelta, ReasoningDelta))
+_PASSING = frozenset((TextDelta, ReasoningDelta, RefusalDelta, Usage, Finish, ProviderEvent))
 
 
-def only_text(deltas: Iterable[Delta]) -> bool:
-    """Whether all of them are text or reasoning, as nearly all are: what follows tool calls need not look closer."""
-    for delta in deltas:  # noqa: SIM110 - a generator costs three times as much
-        if delta.__class__ not in _TEXT:
-            return False
-    return True
+def only_passing(deltas: Iterable[Delta]) -> bool:
+    """Whether none of them concerns a tool call or the end, as few do: what follows those need not look closer."""
+    return _PASSING.issuperset(map(type, deltas))
 
 
 @value

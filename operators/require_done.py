@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from reactivex import Observable
 
-from .deltas import Delta, Done, ToolCallDelta, ToolCallEnd, ToolCallStart, only_text
+from .deltas import Delta, Done, ToolCallDelta, ToolCallEnd, ToolCallStart, only_passing
 from .errors import TruncatedStream, UnclosedToolCall
 from .stage import BatchStage, lift
 
@@ -18,7 +18,7 @@ class RequireDone(BatchStage[Delta, Delta]):
         self._open: dict[tuple[int, int], tuple[ToolCallStart, list[str]]] = {}
 
     def take(self, batch: Sequence[Delta]) -> tuple[Sequence[Delta], Exception | None]:
-        if only_text(batch):
+        if only_passing(batch):
             return batch, None
         for n, delta in enumerate(batch):
             if isinstance(delta, Done):
@@ -34,11 +34,11 @@ class RequireDone(BatchStage[Delta, Delta]):
         raise TruncatedStream(f"the stream ended before the provider said it was done{open_calls}")
 
     def _track(self, delta: Delta) -> None:
-        if isinstance(delta, ToolCallStart):
-            self._open[delta.choice, delta.index] = (delta, [])
-        elif isinstance(delta, ToolCallDelta):
+        if isinstance(delta, ToolCallDelta):
             if call := self._open.get((delta.choice, delta.index)):
                 call[1].append(delta.args)
+        elif isinstance(delta, ToolCallStart):
+            self._open[delta.choice, delta.index] = (delta, [])
         elif isinstance(delta, ToolCallEnd):
             self._open.pop((delta.choice, delta.index), None)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from io import StringIO
 
 from rillet.operators import Delta, Finish, Message, ReasoningDelta, RefusalDelta, TextDelta, ToolCall, Usage
@@ -40,14 +40,14 @@ class Answer:
             texts[delta.choice] = StringIO()
         texts[delta.choice].write(delta.text)
 
-    def add_text(self, deltas: Sequence[Delta]) -> int:
-        """Add the deltas up to the first that is anything but text of a choice that has spoken; how many those are."""
+    def extend(self, deltas: Iterable[Delta]) -> None:
+        """Add the next deltas."""
         texts = self._text
-        for n, delta in enumerate(deltas):
-            if not isinstance(delta, TextDelta) or delta.choice not in texts:
-                return n
-            texts[delta.choice].write(delta.text)
-        return len(deltas)
+        for delta in deltas:
+            if delta.__class__ is TextDelta and delta.choice in texts:
+                texts[delta.choice].write(delta.text)
+            else:
+                self.add(delta)
 
     def _add_other(self, delta: Delta) -> None:
         if isinstance(delta, ToolCall):

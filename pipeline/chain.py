@@ -11,6 +11,7 @@ from rillet.operators import Chain, Delta, Message, Stage, WireProtocol, lift
 from rillet.operators.assemble_tools import MAX_ARGS, AssembleTools
 from rillet.operators.decode_deltas import DecodeDeltas
 from rillet.operators.decode_utf8 import MAX_BYTES, DecodeUtf8
+from rillet.operators.deltas import only_passing
 from rillet.operators.errors import StreamError
 from rillet.operators.frame_sse import FrameSse
 from rillet.operators.group_events import MAX_EVENT
@@ -92,13 +93,11 @@ class DeltaChain(Chain[bytes, Delta]):
             return (), fault and self._told(fault)
         deltas, own = self._decode.take(events)
         fault = own or fault
-        texts = self._answer.add_text(deltas)
-        if texts < len(deltas):  # text alone passes the verifying stages unseen
+        if not only_passing(deltas):
             deltas, own = self._verify.take(deltas)
             self.closed = self._verify.closed
             fault = own or (None if self.closed else fault)
-            for delta in deltas[texts:]:
-                self._answer.add(delta)
+        self._answer.extend(deltas)
         return (deltas, None) if fault is None else (deltas, self._told(fault))
 
     def finish(self) -> Iterator[Delta]:

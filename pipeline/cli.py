@@ -276,7 +276,7 @@ def _recognised(chunks: Iterator[bytes]) -> tuple[WireProtocol | None, Iterator[
 
 
 def _events(options: argparse.Namespace) -> int:
-    chain: Chain[bytes, ServerSentEvent] = Chain(DecodeUtf8(), SplitLines(), GroupEvents())
+    chain: Chain[bytes, ServerSentEvent] = Chain(DecodeUtf8(), SplitLines(), GroupEvents(ServerSentEvent))
     for event in _run(chain, _chunks(options.file)):
         print(json.dumps({"event": event.event, "data": event.data, "id": event.id}, ensure_ascii=False), flush=True)
     return 0

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from typing import TypeAlias
+
+# What stands in a JSON string as it is: no quotes, backslashes, control characters and surrogates.
+_VERBATIM = r'[^"\\\x00-\x1f\ud800-\udfff]'
 # Fillers that some servers put last, so that an event's length does not tell that of its text.
-_FILLERS = ('"obfuscation":"', '"p":"')
-_CREDIT = 8
+_FILLER = re.compile(rf'"(?:obfuscation|p)":"({_VERBATIM}*)"\}}\Z')
+# How often it is worth learning without reading anything, how many endings are learnt, and how long they are.
+_TRIES = 8
+_MAX_ENDS = 16
+_MAX_END = 1_000
+
+_brackets = re.compile(r'"[\]} ]*')
+_verbatim = re.compile(f"{_VERBATIM}+")
+
+Match: TypeAlias = Callable[[str, int], re.Match[str] | None]
 
 
 class TextTemplate:
@@ -12,64 +26,53 @@ class TextTemplate:
 
     The next piece of text mostly comes in an event that is otherwise the same. Between the same beginning and the same
     end, a string without quotes, backslashes and control characters can be nothing but that value; so the event says
-    what the learnt one said, with another text. A server whose events all differ is given up after a few tries.
-
-    Args:
-        key: The key of the text.
+    what the learnt one said, with another text. Blanks at the end may differ, and a filler may. A server whose events
+    all differ is given up after a few tries.
     """
 
-    __slots__ = ("_credit", "_end", "_filler", "_key", "_start")
+    __slots__ = ("_known", "_match", "_start", "_tries")
 
-    def __init__(self, key: str) -> None:
-        self._key = f'"{key}"'
+    def __init__(self) -> None:
         self._start = ""
-        self._end = ""  # from the quote that closes the text on
-        self._filler = False  # whether a filler follows that end, which may differ
-        self._credit = _CREDIT
+        self._match: Match | None = None  # the text, and what follows it
+        self._known: dict[str, Match] = {}
+        self._tries = _TRIES
 
-    def learn(self, data: str, text: str) -> bool:
-        """Learn an event, which was parsed, and its text; whether that could be done."""
-        if not self._credit or not _is_verbatim(text):
+    def learn(self, data: str, key: str, text: str) -> bool:
+        """Learn an event, which was parsed, and the text that a key has in it; whether that could be done."""
+        if not self._tries or not _verbatim.fullmatch(text):
             return False
-        self._credit -= 1
-        self._start = ""
-        if data.count(self._key) == 1:
-            at = data.index(self._key) + len(self._key)
-            at += next((len(mark) for mark in (':"', ': "') if data.startswith(mark, at)), 0)
-            if data[at - 1] == '"' and data.startswith(text + '"', at):
-                self._keep(data[:at], data[at + len(text) :])
-        return bool(self._start)
+        self._tries -= 1
+        head, _, rest = data.partition(f'"{key}"')
+        mark = next((mark for mark in (':"', ': "') if rest.startswith(f'{mark}{text}"')), None)
+        if mark is None or f'"{key}"' in rest:
+            self._match = None
+        else:
+            self._start = f'{head}"{key}"{mark}'
+            self._match = self._matcher(rest[len(mark) + len(text) :])
+        return self._match is not None
 
     def read(self, data: str) -> str:
         """The text of an event like the one learnt; "" where it is not like it."""
-        if not self._start or not data.startswith(self._start):
+        if self._match is None or not data.startswith(self._start):
             return ""
-        at = len(self._start)
-        end = data.find('"', at)
-        if not data.startswith(self._end, end):
+        found = self._match(data, len(self._start))
+        if found is None:
             return ""
-        if not self._ends_at(data, end + len(self._end)):
-            return ""
-        text = data[at:end]
-        if not _is_verbatim(text):
-            return ""
-        self._credit = _CREDIT
-        return text
+        self._tries = _TRIES
+        return found[1]
 
-    def _ends_at(self, data: str, rest: int) -> bool:
-        """Whether nothing but a filler, where there is one, follows what was learnt."""
-        if not self._filler:
-            return rest == len(data)
-        return rest + 2 <= len(data) and data.endswith('"}') and _is_verbatim(data[rest:-2])
-
-    def _keep(self, start: str, end: str) -> None:
-        self._start, self._end, self._filler = start, end, False
-        for mark in _FILLERS:
-            head, found, filler = end.rpartition(mark)
-            if found and filler.endswith('"}') and _is_verbatim(filler[:-2]):
-                self._end, self._filler = head + mark, True
-
-
-def _is_verbatim(text: str) -> bool:
-    """Whether JSON writes the string as it is."""
-    return '"' not in text and "\\" not in text and text.isprintable()
+    def _matcher(self, end: str) -> Match | None:
+        """What matches a text before such an end; None where there have been too many."""
+        if len(end) > _MAX_END:
+            return None
+        filler = _FILLER.search(end)
+        if filler:
+            rest = re.escape(end[: filler.start(1)]) + f'{_VERBATIM}*"}}'
+        elif _brackets.fullmatch(end):
+            rest = " *".join(map(re.escape, end.replace(" ", "")))
+        else:
+            rest = re.escape(end)
+        if rest not in self._known and len(self._known) < _MAX_ENDS:
+            self._known[rest] = re.compile(f"({_VERBATIM}+){rest}").fullmatch
+        return self._known.get(rest)
