@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from io import StringIO
 
-from rillet.operators import Delta, Finish, Message, ReasoningDelta, RefusalDelta, TextDelta, ToolCall, Usage
+from rillet.operators import (
+    Delta,
+    Finish,
+    Message,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+)
 
 
 class Answer:
@@ -44,9 +54,10 @@ class Answer:
         """Add the next deltas."""
         texts = self._text
         for delta in deltas:
-            if delta.__class__ is TextDelta and delta.choice in texts:
+            kind = delta.__class__
+            if kind is TextDelta and delta.choice in texts:
                 texts[delta.choice].write(delta.text)
-            else:
+            elif kind is not ToolCallDelta:
                 self.add(delta)
 
     def _add_other(self, delta: Delta) -> None:

@@ -94,7 +94,10 @@ class GeminiDecoder:
         if "promptTokenCount" in usage and usage != self._usage:
             self._usage = usage
             yield usage_of(usage, "promptTokenCount", "candidatesTokenCount", "totalTokenCount")
-        feedback = object_in(payload.get("promptFeedback"), "promptFeedback")
+        if "promptFeedback" in payload:
+            self._check(object_in(payload["promptFeedback"], "promptFeedback"))
+
+    def _check(self, feedback: dict[str, Any]) -> None:
         if reason := text_in(feedback.get("blockReason"), "blockReason"):
             message = text_in(feedback.get("blockReasonMessage"), "blockReasonMessage") or "the prompt was blocked"
             raise ProviderError(message, type=reason)
@@ -112,15 +115,16 @@ class _Candidate:
 
     def read(self, candidate: dict[str, Any]) -> Iterator[Delta]:
         for item in list_in(object_in(candidate.get("content"), "content").get("parts")):
-            yield from self._part(object_in(item, "part"))
+            part = object_in(item, "part")
+            if text := text_in(part.get("text"), "text"):
+                self.finished = False  # a reason that more text follows was none
+                yield (ReasoningDelta if part.get("thought") else TextDelta)(text, self._number)
+            if self._extras or "functionCall" in part:
+                yield from self._other(part)
         if raw := text_in(candidate.get("finishReason"), "finishReason"):
             yield from self._finish(raw)
 
-    def _part(self, part: dict[str, Any]) -> Iterator[Delta]:
-        if text := text_in(part.get("text"), "text"):
-            self.finished = False  # a reason that more text follows was none
-            kind = ReasoningDelta if part.get("thought") else TextDelta
-            yield kind(text, self._number)
+    def _other(self, part: dict[str, Any]) -> Iterator[Delta]:
         if "functionCall" in part:
             self.finished = False
             yield from self._function_call(object_in(part["functionCall"], "functionCall"))

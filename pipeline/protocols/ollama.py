@@ -39,9 +39,22 @@ class OllamaDecoder:
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
         payload = load_object(event.data)
+        piece = self._piece(payload)
+        if piece is not None:
+            return (piece,)
         if error := payload.get("error"):
             raise provider_error(error, payload)
         return self._read(payload, event.data)
+
+    def _piece(self, payload: dict[str, Any]) -> Delta | None:
+        """What the commonest line gives, a piece of text or of thinking in a message; None for any other line."""
+        message = payload.get("message")
+        if type(message) is not dict or payload.get("done") is not False or "tool_calls" in message:
+            return None
+        text, thinking = message.get("content"), message.get("thinking")
+        if type(text) is str and text and not (thinking or "thinking" in payload or "error" in payload):
+            return TextDelta(text)
+        return None
 
     def finish(self) -> Iterable[Delta]:
         return ()

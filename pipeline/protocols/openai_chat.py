@@ -61,18 +61,17 @@ class OpenAIChatDecoder:
         self._is_foreign = False  # whether there was an event without choices before any choice
         self._template = TextTemplate()
         self._speaker: Choice | None = None  # whose text the template has
-        self._kind: type[TextDelta | ReasoningDelta] = TextDelta  # and what that is
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
         data, speaker, is_error = event.data, self._speaker, event.event == "error"
-        if speaker is not None and not speaker.has_reason and not is_error and (text := self._template.read(data)):
-            return (self._kind(text, speaker.number),)
+        if speaker is not None and not speaker.has_reason and not is_error and (delta := self._template.read(data)):
+            return (delta,)
         try:
             payload = orjson.loads(data)
         except orjson.JSONDecodeError:
             return self._not_json(event)
-        delta = None if is_error else self._piece(payload, data)
-        return self._read(payload, event) if delta is None else (delta,)
+        piece = None if is_error else self._piece(payload, data)
+        return self._read(payload, event) if piece is None else (piece,)
 
     def finish(self) -> Iterable[Delta]:
         if self._choices and all(choice.finished for choice in self._choices.values()):
@@ -102,9 +101,10 @@ class OpenAIChatDecoder:
         if type(value) is not str or not value or key not in _TEXTS:
             return None
         choice.spoke = True
-        if len(self._choices) == 1 and self._template.learn(data, key, value):
-            self._speaker, self._kind = choice, _TEXTS[key]
-        return _TEXTS[key](value, choice.number)
+        piece = _TEXTS[key](value, choice.number)
+        if len(self._choices) == 1 and self._template.learn(data, key, piece):
+            self._speaker = choice
+        return piece
 
     def _not_json(self, event: WireEvent) -> Iterable[Delta]:
         data = event.data.strip()

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
+from rillet.operators import ReasoningDelta, TextDelta
+
 # What stands in a JSON string as it is: no quotes, backslashes, control characters and surrogates.
 _VERBATIM = r'[^"\\\x00-\x1f\ud800-\udfff]'
 # Fillers that some servers put last, so that an event's length does not tell that of its text.
@@ -30,37 +32,39 @@ class TextTemplate:
     all differ is given up after a few tries.
     """
 
-    __slots__ = ("_known", "_match", "_start", "_tries")
+    __slots__ = ("_choice", "_kind", "_known", "_match", "_start", "_tries")
 
     def __init__(self) -> None:
+        self._kind: type[TextDelta | ReasoningDelta] = TextDelta
+        self._choice = 0
         self._start = ""
         self._match: Match | None = None  # the text, and what follows it
         self._known: dict[str, Match] = {}
         self._tries = _TRIES
 
-    def learn(self, data: str, key: str, text: str) -> bool:
-        """Learn an event, which was parsed, and the text that a key has in it; whether that could be done."""
-        if not self._tries or not _verbatim.fullmatch(text):
+    def learn(self, data: str, key: str, delta: TextDelta | ReasoningDelta) -> bool:
+        """Learn an event, which was parsed, and the delta made of what a key has in it; whether that could be done."""
+        if not self._tries or not _verbatim.fullmatch(delta.text):
             return False
         self._tries -= 1
-        head, _, rest = data.partition(f'"{key}"')
-        mark = next((mark for mark in (':"', ': "') if rest.startswith(f'{mark}{text}"')), None)
-        if mark is None or f'"{key}"' in rest:
-            self._match = None
-        else:
-            self._start = f'{head}"{key}"{mark}'
-            self._match = self._matcher(rest[len(mark) + len(text) :])
+        self._match = None
+        places = [place.end() for place in re.finditer(rf'"{key}"\s*:\s*', data)]
+        if len(places) == 1 and data.startswith(f'"{delta.text}"', places[0]):
+            at = places[0] + 1
+            self._start = data[:at]
+            self._match = self._matcher(data[at + len(delta.text) :])
+            self._kind, self._choice = type(delta), delta.choice
         return self._match is not None
 
-    def read(self, data: str) -> str:
-        """The text of an event like the one learnt; "" where it is not like it."""
+    def read(self, data: str) -> TextDelta | ReasoningDelta | None:
+        """What an event like the one learnt gives; None where it is not like it."""
         if self._match is None or not data.startswith(self._start):
-            return ""
+            return None
         found = self._match(data, len(self._start))
         if found is None:
-            return ""
+            return None
         self._tries = _TRIES
-        return found[1]
+        return self._kind(found[1], self._choice)
 
     def _matcher(self, end: str) -> Match | None:
         """What matches a text before such an end; None where there have been too many."""
