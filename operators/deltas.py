@@ -151,7 +151,10 @@ _PASSING = frozenset((TextDelta, ReasoningDelta, RefusalDelta, Usage, Finish, Pr
 
 def only_passing(deltas: Iterable[Delta]) -> bool:
     """Whether none of them concerns a tool call or the end, as few do: what follows those need not look closer."""
-    return _PASSING.issuperset(map(type, deltas))
+    for delta in deltas:  # noqa: SIM110 - a generator costs three times as much
+        if delta.__class__ not in _PASSING:
+            return False
+    return True
 
 
 @value

@@ -66,8 +66,11 @@ class FrameSse(BatchStage[bytes, WireEvent]):
         if group.size:
             return group.take(lines)
         # Mostly, an event is a line of data and a blank one, and a small chunk ends one event.
-        if len(lines) == 2 and not lines[1] and lines[0].startswith("data: "):
+        count = len(lines)
+        if count == 2 and not lines[1] and lines[0].startswith("data: "):
             return (DataEvent("message", lines[0][6:]),), None
+        if count == 3 and not lines[2] and lines[1].startswith("data: ") and lines[0].startswith("event: "):
+            return (DataEvent(lines[0][7:] or "message", lines[1][6:]),), None
         if not any(lines[1::2]):
             events = [DataEvent("message", line[6:]) for line in lines[::2] if line.startswith("data: ")]
             if 2 * len(events) == len(lines):

@@ -21,26 +21,23 @@ class RequireDone(BatchStage[Delta, Delta]):
         if only_passing(batch):
             return batch, None
         for n, delta in enumerate(batch):
-            if isinstance(delta, Done):
+            if isinstance(delta, ToolCallDelta):
+                if call := self._open.get((delta.choice, delta.index)):
+                    call[1].append(delta.args)
+            elif isinstance(delta, ToolCallStart):
+                self._open[delta.choice, delta.index] = (delta, [])
+            elif isinstance(delta, ToolCallEnd):
+                self._open.pop((delta.choice, delta.index), None)
+            elif isinstance(delta, Done):
                 if self._open:
                     return batch[:n], self._unclosed()
                 self.closed = True
                 return batch[: n + 1], None
-            self._track(delta)
         return batch, None
 
     def finish(self) -> Iterator[Delta]:
         open_calls = f", while {len(self._open)} tool call(s) were open" if self._open else ""
         raise TruncatedStream(f"the stream ended before the provider said it was done{open_calls}")
-
-    def _track(self, delta: Delta) -> None:
-        if isinstance(delta, ToolCallDelta):
-            if call := self._open.get((delta.choice, delta.index)):
-                call[1].append(delta.args)
-        elif isinstance(delta, ToolCallStart):
-            self._open[delta.choice, delta.index] = (delta, [])
-        elif isinstance(delta, ToolCallEnd):
-            self._open.pop((delta.choice, delta.index), None)
 
     def _unclosed(self) -> UnclosedToolCall:
         start, fragments = next(iter(self._open.values()))

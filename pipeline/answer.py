@@ -61,12 +61,12 @@ class Answer:
                 self.add(delta)
 
     def _add_other(self, delta: Delta) -> None:
-        if isinstance(delta, ToolCall):
+        if isinstance(delta, Usage):
+            self._usage = delta
+        elif isinstance(delta, ToolCall):
             self._calls.setdefault(delta.choice, []).append(delta)
         elif isinstance(delta, Finish):
             self._finishes[delta.choice] = delta
-        elif isinstance(delta, Usage):
-            self._usage = delta
 
     @property
     def messages(self) -> tuple[Message, ...]:

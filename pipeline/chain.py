@@ -70,8 +70,9 @@ class DeltaChain(Chain[bytes, Delta]):
         self._framing = _framing(wire, limits, eof)
         self._frame: Stage[bytes, Any] = Chain(*self._framing) if len(self._framing) > 1 else self._framing[0]
         self._decode = DecodeDeltas(wire, extras=extras)
-        self._verify: Chain[Delta, Delta] = Chain(AssembleTools(max_args=limits.max_args), RequireDone())
-        super().__init__(self._frame, self._decode, self._verify)
+        self._assemble = AssembleTools(max_args=limits.max_args)
+        self._require = RequireDone()
+        super().__init__(self._frame, self._decode, self._assemble, self._require)
 
     @property
     def events_seen(self) -> int:
@@ -94,9 +95,10 @@ class DeltaChain(Chain[bytes, Delta]):
         deltas, own = self._decode.take(events)
         fault = own or fault
         if not only_passing(deltas):
-            deltas, own = self._verify.take(deltas)
-            self.closed = self._verify.closed
-            fault = own or (None if self.closed else fault)
+            deltas, malformed = self._assemble.take(deltas)
+            deltas, unclosed = self._require.take(deltas)
+            self.closed = self._require.closed
+            fault = None if self.closed else unclosed or malformed or fault
         self._answer.extend(deltas)
         return (deltas, None) if fault is None else (deltas, self._told(fault))
 

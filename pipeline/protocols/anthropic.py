@@ -133,12 +133,12 @@ class AnthropicDecoder:
         index = required_index(payload, "index")
         delta = object_in(payload.get("delta"), "delta")
         match required_text(delta, "type"):
+            case "input_json_delta" if index not in self._others:
+                return self._calls.add(index, required_text(delta, "partial_json"))
             case "text_delta":
                 return self._say(TextDelta, "text", delta, data)
             case "thinking_delta":
                 return self._say(ReasoningDelta, "thinking", delta, data)
-            case "input_json_delta" if index not in self._others:
-                return self._calls.add(index, required_text(delta, "partial_json"))
             case kind:  # among them, the arguments of tools that the provider runs itself
                 return self._extra(kind, payload)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -15,6 +15,7 @@ from rillet.operators import (
     ProviderEvent,
     ReasoningDelta,
     TextDelta,
+    Usage,
     WireEvent,
     WireProtocol,
 )
@@ -73,12 +74,38 @@ class GeminiDecoder:
         payload = load_exactly(data) if '"functionCall"' in data else load_object(data)
         if event.event == "error":
             raise provider_error(payload.get("error") or payload, payload)
-        return self._read(payload)
+        return self._piece(payload) or self._read(payload)
 
     def finish(self) -> Iterable[Delta]:
         if self._candidates and all(candidate.finished for candidate in self._candidates.values()):
             return (Done(),)
         return ()
+
+    def _piece(self, payload: dict[str, Any]) -> Sequence[Delta]:
+        """What the commonest event gives: a known candidate goes on with one piece of text. Nothing for any other."""
+        candidates = payload.get("candidates")
+        if type(candidates) is not list or len(candidates) != 1 or "error" in payload or "promptFeedback" in payload:
+            return ()
+        candidate = candidates[0]
+        number, content = candidate.get("index", 0), candidate.get("content")
+        if type(number) is not int or number not in self._candidates or type(content) is not dict:
+            return ()
+        parts = content.get("parts")
+        if type(parts) is not list or len(parts) != 1 or candidate.get("finishReason") or self._extras:
+            return ()
+        text = parts[0].get("text")
+        if type(text) is not str or not text or "functionCall" in parts[0]:
+            return ()
+        self._candidates[number].finished = False  # a reason that more text follows was none
+        kind = ReasoningDelta if parts[0].get("thought") else TextDelta
+        return (kind(text, number), *self._count(payload))
+
+    def _count(self, payload: dict[str, Any]) -> Sequence[Usage]:
+        usage = object_in(payload.get("usageMetadata"), "usageMetadata")
+        if "promptTokenCount" not in usage or usage == self._usage:
+            return ()
+        self._usage = usage
+        return (usage_of(usage, "promptTokenCount", "candidatesTokenCount", "totalTokenCount"),)
 
     def _read(self, payload: dict[str, Any]) -> Iterator[Delta]:
         if error := payload.get("error"):
@@ -90,10 +117,7 @@ class GeminiDecoder:
                 check_choice(number, self._candidates)
                 self._candidates[number] = _Candidate(number, self._extras)
             yield from self._candidates[number].read(candidate)
-        usage = object_in(payload.get("usageMetadata"), "usageMetadata")
-        if "promptTokenCount" in usage and usage != self._usage:
-            self._usage = usage
-            yield usage_of(usage, "promptTokenCount", "candidatesTokenCount", "totalTokenCount")
+        yield from self._count(payload)
         if "promptFeedback" in payload:
             self._check(object_in(payload["promptFeedback"], "promptFeedback"))
 
