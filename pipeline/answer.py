@@ -37,6 +37,8 @@ class Answer:
     def add(self, delta: Delta) -> None:
         """Add the next delta; the cost does not grow with what is there."""
         self.is_empty = False
+        if isinstance(delta, ToolCallDelta):
+            return  # the call has it in the end
         if isinstance(delta, TextDelta):
             texts = self._text
         elif isinstance(delta, ReasoningDelta):
@@ -54,10 +56,9 @@ class Answer:
         """Add the next deltas."""
         texts = self._text
         for delta in deltas:
-            kind = delta.__class__
-            if kind is TextDelta and delta.choice in texts:
+            if isinstance(delta, TextDelta) and delta.choice in texts:
                 texts[delta.choice].write(delta.text)
-            elif kind is not ToolCallDelta:
+            else:
                 self.add(delta)
 
     def _add_other(self, delta: Delta) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rillet.operators import (
@@ -86,10 +86,10 @@ class CohereDecoder:
     def finish(self) -> Iterable[Delta]:
         return ()
 
-    def _content(self, message: dict[str, Any], data: str) -> list[Delta]:
+    def _content(self, message: dict[str, Any], data: str) -> Sequence[Delta]:
         content = object_in(message.get("content"), "content")
         thinking, text = text_in(content.get("thinking"), "thinking"), text_in(content.get("text"), "text")
-        pieces: list[Delta] = []
+        pieces: list[TextDelta | ReasoningDelta] = []
         if thinking:
             pieces.append(ReasoningDelta(thinking))
         if text:

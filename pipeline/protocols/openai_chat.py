@@ -84,17 +84,14 @@ class OpenAIChatDecoder:
         if not choices or len(choices) != 1 or payload.get("usage") or "error" in payload or "x_groq" in payload:
             return None
         said = choices[0]
-        choice, delta = self._choices.get(said.get("index")), said.get("delta")
-        if (
-            choice is None
-            or choice.has_reason
-            or said.get("finish_reason")
-            or "usage" in said
-            or type(delta) is not dict
-        ):
+        choice = self._choices.get(said.get("index"))
+        if choice is None or choice.has_reason or said.get("finish_reason") or "usage" in said:
+            return None
+        delta = said.get("delta")
+        if type(delta) is not dict:
             return None
         key = _only_key(delta)
-        value = delta.get(key)
+        value: Any = delta.get(key)
         if key == "tool_calls":
             is_one = type(value) is list and len(value) == 1 and type(value[0]) is dict
             return choice.go_on(value[0]) if is_one else None
