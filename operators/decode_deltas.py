@@ -71,7 +71,14 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
         try:
             for event in () if self._done else batch:
                 self.events_seen += 1
-                deltas += decode(event)
+                try:
+                    deltas += decode(event)
+                except MalformedPayload as error:
+                    return deltas, self._malformed(str(error), event, error.__cause__)
+                except StreamError as error:
+                    return deltas, error
+                except SHAPE_ERRORS as error:
+                    return deltas, self._malformed(f"is not shaped as {self._protocol.name} says", event, error)
                 if len(deltas) == count:
                     self._meter.heartbeats += 1
                     continue
@@ -79,12 +86,6 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
                 if deltas[-1].__class__ is Done:
                     self._done = True
                     break
-        except MalformedPayload as error:
-            return deltas, self._malformed(str(error), event, error.__cause__)
-        except StreamError as error:
-            return deltas, error
-        except SHAPE_ERRORS as error:
-            return deltas, self._malformed(f"is not shaped as {self._protocol.name} says", event, error)
         finally:
             self._meter.deltas += len(deltas)
         return deltas, None

@@ -50,10 +50,10 @@ class Choice:
         """Whether its finish reason can be believed."""
         return bool(self._raw_reason) and not self._spoke_after_reason
 
-    def go_on(self, entry: dict[str, Any]) -> Delta | None:
+    def go_on(self, entry: Any) -> Delta | None:
         """What an entry of `tool_calls` gives that is one more fragment; None where it takes `call` to tell."""
         wire, function = entry.get("index"), entry.get("function")
-        if type(wire) is not int or type(function) is not dict or entry.get("id", "") not in _NONE:
+        if type(wire) is not int or function.__class__ is not dict or entry.get("id", "") not in _NONE:
             return None
         call, args = self._by_wire.get(wire), function.get("arguments")
         if call is None or type(args) is not str or not args or function.get("name", "") not in _NONE:

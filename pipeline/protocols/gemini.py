@@ -81,17 +81,22 @@ class GeminiDecoder:
             return (Done(),)
         return ()
 
-    def _piece(self, payload: dict[str, Any]) -> Sequence[Delta]:
+    def _piece(self, payload: Any) -> Sequence[Delta]:
         """What the commonest event gives: a known candidate goes on with one piece of text. Nothing for any other."""
         candidates = payload.get("candidates")
-        if type(candidates) is not list or len(candidates) != 1 or "error" in payload or "promptFeedback" in payload:
+        if (
+            candidates.__class__ is not list
+            or len(candidates) != 1
+            or "error" in payload
+            or "promptFeedback" in payload
+        ):
             return ()
         candidate = candidates[0]
         number, content = candidate.get("index", 0), candidate.get("content")
-        if type(number) is not int or number not in self._candidates or type(content) is not dict:
+        if type(number) is not int or number not in self._candidates or content.__class__ is not dict:
             return ()
         parts = content.get("parts")
-        if type(parts) is not list or len(parts) != 1 or candidate.get("finishReason") or self._extras:
+        if parts.__class__ is not list or len(parts) != 1 or candidate.get("finishReason") or self._extras:
             return ()
         text = parts[0].get("text")
         if type(text) is not str or not text or "functionCall" in parts[0]:

@@ -46,10 +46,10 @@ class OllamaDecoder:
             raise provider_error(error, payload)
         return self._read(payload, event.data)
 
-    def _piece(self, payload: dict[str, Any]) -> Delta | None:
+    def _piece(self, payload: Any) -> Delta | None:
         """What the commonest line gives, a piece of text or of thinking in a message; None for any other line."""
         message = payload.get("message")
-        if type(message) is not dict or payload.get("done") is not False or "tool_calls" in message:
+        if message.__class__ is not dict or payload.get("done") is not False or "tool_calls" in message:
             return None
         text, thinking = message.get("content"), message.get("thinking")
         if type(text) is str and text and not (thinking or "thinking" in payload or "error" in payload):

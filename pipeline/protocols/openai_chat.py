@@ -78,7 +78,7 @@ class OpenAIChatDecoder:
             return self._end(by_marker=False)
         return ()
 
-    def _piece(self, payload: dict[str, Any], data: str) -> Delta | None:
+    def _piece(self, payload: Any, data: str) -> Delta | None:
         """What the commonest event gives, in which a choice that is known says one thing; None for any other event."""
         choices = payload.get("choices")
         if not choices or len(choices) != 1 or payload.get("usage") or "error" in payload or "x_groq" in payload:
@@ -88,12 +88,12 @@ class OpenAIChatDecoder:
         if choice is None or choice.has_reason or said.get("finish_reason") or "usage" in said:
             return None
         delta = said.get("delta")
-        if type(delta) is not dict:
+        if delta.__class__ is not dict:
             return None
         key = _only_key(delta)
         value: Any = delta.get(key)
         if key == "tool_calls":
-            is_one = type(value) is list and len(value) == 1 and type(value[0]) is dict
+            is_one = value.__class__ is list and len(value) == 1 and value[0].__class__ is dict
             return choice.go_on(value[0]) if is_one else None
         if type(value) is not str or not value or key not in _TEXTS:
             return None
