@@ -32,6 +32,7 @@ from .payload import (
     text_in,
     usage_of,
 )
+from .text_template import TextTemplate
 
 _TEXTS: dict[str, type[TextDelta | ReasoningDelta | RefusalDelta]] = {
     "response.output_text": TextDelta,
@@ -63,15 +64,16 @@ class OpenAIResponsesDecoder:
         self._raw_text: set[int] = set()  # the calls whose input is raw text
         self._heard: set[tuple[str, object, object]] = set()
         self._refused = False
+        self._template = TextTemplate("sequence_number", "item_id")
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
+        if (piece := self._template.read(event.data)) is not None:
+            return (piece,)
         data = event.data.strip()
         if not data or data == DONE:
             return ()
         payload = load_object(data)
         kind = payload.get("type") or event.event
-        if kind == "response.output_text.delta":
-            return self._text_delta("response.output_text", payload)
         if kind == "response.function_call_arguments.delta":
             return self._add(required_index(payload, "output_index"), required_text(payload, "delta"))
         if type(kind) is not str or kind == "message":
@@ -80,7 +82,7 @@ class OpenAIResponsesDecoder:
             raise MalformedPayload("has no type")
         stem, _, step = kind.rpartition(".")
         if stem in _TEXTS and step == "delta":
-            return self._text_delta(stem, payload)
+            return self._text_delta(stem, payload, event.data)
         if stem in _TEXTS and step == "done":
             return self._text_done(stem, payload)
         return self._other(kind, payload)
@@ -88,16 +90,20 @@ class OpenAIResponsesDecoder:
     def finish(self) -> Iterable[Delta]:
         return ()
 
-    def _text_delta(self, stem: str, payload: dict[str, Any]) -> Iterable[Delta]:
+    def _text_delta(self, stem: str, payload: dict[str, Any], data: str) -> Iterable[Delta]:
         self._heard.add(_place(stem, payload))
-        return self._say(stem, required_text(payload, "delta"))
+        pieces = self._say(stem, required_text(payload, "delta"))
+        for piece in pieces:
+            if not isinstance(piece, RefusalDelta):
+                self._template.learn(data, "delta", piece)
+        return pieces
 
     def _text_done(self, stem: str, payload: dict[str, Any]) -> Iterable[Delta]:
         if _place(stem, payload) in self._heard:
             return ()
         return self._say(stem, text_in(payload.get(stem.rpartition(".")[2].split("_")[-1]), "text"))
 
-    def _say(self, stem: str, text: str) -> Iterable[Delta]:
+    def _say(self, stem: str, text: str) -> tuple[TextDelta | ReasoningDelta | RefusalDelta, ...]:
         if not text:
             return ()
         self._refused = self._refused or stem == "response.refusal"

@@ -12,11 +12,15 @@ from rillet.operators import ReasoningDelta, TextDelta
 _VERBATIM = r'[^"\\\x00-\x1f\ud800-\udfff]'
 # Fillers that some servers put last, so that an event's length does not tell that of its text.
 _FILLER = re.compile(rf'"(?:obfuscation|p)":"({_VERBATIM}*)"\}}\Z')
-# How often it is worth learning without reading anything, how many endings are learnt, and how long they are.
+# How often it is worth learning without reading anything, how many shapes are learnt, and how long those are.
 _TRIES = 8
-_MAX_ENDS = 16
-_MAX_END = 1_000
+_MAX_SHAPES = 16
+_MAX_SHAPE = 1_000
 
+_STRING = f'"{_VERBATIM}*"'
+_NUMBER = "(?:0|[1-9][0-9]{0,14})"
+
+_never = re.compile("(?!)")
 _brackets = re.compile(r'"[\]} ]*')
 _verbatim = re.compile(f"{_VERBATIM}+")
 
@@ -30,11 +34,16 @@ class TextTemplate:
     end, a string without quotes, backslashes and control characters can be nothing but that value; so the event says
     what the learnt one said, with another text. Blanks at the end may differ, and a filler may. A server whose events
     all differ is given up after a few tries.
+
+    Args:
+        free: The keys, before the text, of strings and numbers that may differ too, since the dialect reads none.
     """
 
-    __slots__ = ("_choice", "_kind", "_known", "_match", "_start", "_tries")
+    __slots__ = ("_choice", "_free", "_kind", "_known", "_match", "_start", "_tries")
 
-    def __init__(self) -> None:
+    def __init__(self, *free: str) -> None:
+        keys = "|".join(map(re.escape, free))
+        self._free = re.compile(rf'"(?:{keys})":\s*({_STRING}|{_NUMBER})') if free else _never
         self._kind: type[TextDelta | ReasoningDelta] = TextDelta
         self._choice = 0
         self._start = ""
@@ -51,8 +60,7 @@ class TextTemplate:
         places = [place.end() for place in re.finditer(rf'"{key}"\s*:\s*', data)]
         if len(places) == 1 and data.startswith(f'"{delta.text}"', places[0]):
             at = places[0] + 1
-            self._start = data[:at]
-            self._match = self._matcher(data[at + len(delta.text) :])
+            self._match = self._matcher(data, at, at + len(delta.text))
             self._kind, self._choice = type(delta), delta.choice
         return self._match is not None
 
@@ -66,17 +74,27 @@ class TextTemplate:
         self._tries = _TRIES
         return self._kind(found[1], self._choice)
 
-    def _matcher(self, end: str) -> Match | None:
-        """What matches a text before such an end; None where there have been too many."""
-        if len(end) > _MAX_END:
+    def _matcher(self, data: str, at: int, end: int) -> Match | None:
+        """What matches the text between two places and all around it that may differ; None where that is too much."""
+        free = list(self._free.finditer(data, 0, at))
+        start = free[0].start(1) if free else at
+        self._start = data[:start]
+        if len(data) - start - (end - at) > _MAX_SHAPE:
             return None
-        filler = _FILLER.search(end)
-        if filler:
-            rest = re.escape(end[: filler.start(1)]) + f'{_VERBATIM}*"}}'
-        elif _brackets.fullmatch(end):
-            rest = " *".join(map(re.escape, end.replace(" ", "")))
-        else:
-            rest = re.escape(end)
-        if rest not in self._known and len(self._known) < _MAX_ENDS:
-            self._known[rest] = re.compile(f"({_VERBATIM}+){rest}").fullmatch
-        return self._known.get(rest)
+        pieces: list[str] = []
+        for value in free:
+            pieces += re.escape(data[start : value.start(1)]), _STRING if value[1].startswith('"') else _NUMBER
+            start = value.end(1)
+        shape = "".join(pieces) + re.escape(data[start:at]) + f"({_VERBATIM}+)" + _closed(data[end:])
+        if shape not in self._known and len(self._known) < _MAX_SHAPES:
+            self._known[shape] = re.compile(shape).fullmatch
+        return self._known.get(shape)
+
+
+def _closed(end: str) -> str:
+    """What matches the part after the text."""
+    if filler := _FILLER.search(end):
+        return re.escape(end[: filler.start(1)]) + f'{_VERBATIM}*"}}'
+    if _brackets.fullmatch(end):
+        return " *".join(map(re.escape, end.replace(" ", "")))
+    return re.escape(end)
