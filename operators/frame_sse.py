@@ -63,9 +63,11 @@ class FrameSse(BatchStage[bytes, WireEvent]):
             return self._chain.take(batch)
         decode.bytes_seen = seen
         lines = split.cut(split.normalise(text) if split.after_cr or "\r" in text else text)
+        if not lines:
+            return (), None
         if group.size:
             return group.take(lines)
-        # Mostly, an event is a line of data and a blank one, and a small chunk ends one event.
+        # Mostly, an event is a line of data and a blank one, perhaps with its type, and a small chunk ends one event.
         count = len(lines)
         if count == 2 and not lines[1] and lines[0].startswith("data: "):
             return (DataEvent("message", lines[0][6:]),), None
@@ -73,7 +75,7 @@ class FrameSse(BatchStage[bytes, WireEvent]):
             return (DataEvent(lines[0][7:] or "message", lines[1][6:]),), None
         if not any(lines[1::2]):
             events = [DataEvent("message", line[6:]) for line in lines[::2] if line.startswith("data: ")]
-            if 2 * len(events) == len(lines):
+            if 2 * len(events) == count:
                 return events, None
         return group.take(lines)
 
