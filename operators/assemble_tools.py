@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from reactivex import Observable
 
-from .deltas import Delta, Done, ToolCall, ToolCallDelta, ToolCallEnd, ToolCallStart, is_attempt, only_text
+from .deltas import Delta, Done, ToolCall, ToolCallDelta, ToolCallEnd, ToolCallStart, is_attempt, only_passing
 from .errors import LimitExceeded, MalformedPayload, MalformedToolArguments, StreamError
 from .parse_arguments import parse_arguments
 from .stage import BatchStage, lift
@@ -18,17 +18,26 @@ class AssembleTools(BatchStage[Delta, Delta]):
     """The stage of `assemble_tools`."""
 
     def __init__(self, *, max_args: int | None = MAX_ARGS) -> None:
-        self._max_args = max_args
+        self._limit = float("inf") if max_args is None else max_args
         self._open: dict[tuple[int, int], _OpenCall] = {}
         self._malformed: MalformedToolArguments | None = None
 
     def take(self, batch: Sequence[Delta]) -> tuple[Sequence[Delta], Exception | None]:
-        if only_text(batch):
+        if only_passing(batch):
             return batch, None
         given: list[Delta] = []
         try:
             for delta in batch:
-                given.extend(self._follow(delta))
+                if isinstance(delta, ToolCallDelta):
+                    self._add(delta)
+                    given.append(delta)
+                elif isinstance(delta, (ToolCallStart, ToolCallEnd, Done)):
+                    given.extend(self._follow(delta))
+                else:
+                    if is_attempt(delta):
+                        self._open.clear()
+                        self._malformed = None
+                    given.append(delta)
         except StreamError as error:
             return given, error
         return given, None
@@ -38,24 +47,18 @@ class AssembleTools(BatchStage[Delta, Delta]):
             raise self._malformed
         return iter(())
 
-    def _follow(self, delta: Delta) -> Iterator[Delta]:
+    def _follow(self, delta: ToolCallStart | ToolCallEnd | Done) -> Iterator[Delta]:
         match delta:
             case ToolCallStart():
                 self._start(delta)
-            case ToolCallDelta():
-                self._add(delta)
+                yield delta
             case ToolCallEnd():
                 call = self._take(delta)
                 yield delta
                 yield from self._finished(call)
-                return
             case Done():
                 yield from self.finish()
-            case _:
-                if is_attempt(delta):
-                    self._open.clear()
-                    self._malformed = None
-        yield delta
+                yield delta
 
     def _start(self, start: ToolCallStart) -> None:
         key = (start.choice, start.index)
@@ -69,8 +72,8 @@ class AssembleTools(BatchStage[Delta, Delta]):
             raise MalformedPayload(f"a fragment for tool call {delta.index}, which is not open")
         call.fragments.append(delta.args)
         call.length += len(delta.args)
-        if self._max_args is not None and call.length > self._max_args:
-            raise LimitExceeded("max_args", self._max_args, f"the arguments of tool call {delta.index}")
+        if call.length > self._limit:
+            raise LimitExceeded("max_args", int(self._limit), f"the arguments of tool call {delta.index}")
 
     def _take(self, end: ToolCallEnd) -> _OpenCall:
         call = self._open.pop((end.choice, end.index), None)

@@ -66,32 +66,30 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
         self._meter.add_decoder()
 
     def take(self, batch: Sequence[WireEvent]) -> tuple[Sequence[Delta], Exception | None]:
-        deltas, fault = self._decoded(batch)
-        if deltas:
-            self._meter.add_deltas(len(deltas), is_done=self._done)
-        return deltas, fault
-
-    def _decoded(self, batch: Sequence[WireEvent]) -> tuple[Sequence[Delta], Exception | None]:
         deltas: list[Delta] = []
-        decode = self._decoder.decode
         count = 0
-        for number, event in enumerate(() if self._done else batch, self.events_seen + 1):
-            self.events_seen = number
-            try:
-                deltas += decode(event)
-            except MalformedPayload as error:
-                return deltas, _malformed(str(error), number, event, error.__cause__)
-            except StreamError as error:
-                return deltas, error
-            except SHAPE_ERRORS as error:
-                return deltas, _malformed(f"is not shaped as {self._protocol.name} says", number, event, error)
-            if len(deltas) == count:
-                self._meter.add_heartbeat()
-                continue
-            count = len(deltas)
-            if deltas[-1].__class__ is Done:
-                self._done = True
-                break
+        decode = self._decoder.decode
+        try:
+            for event in () if self._done else batch:
+                self.events_seen += 1
+                try:
+                    deltas += decode(event)
+                except MalformedPayload as error:
+                    return deltas, self._malformed(str(error), event, error.__cause__)
+                except StreamError as error:
+                    return deltas, error
+                except SHAPE_ERRORS as error:
+                    return deltas, self._malformed(f"is not shaped as {self._protocol.name} says", event, error)
+                if len(deltas) == count:
+                    self._meter.add_heartbeat()
+                    continue
+                count = len(deltas)
+                if deltas[-1].__class__ is Done:
+                    self._done = True
+                    break
+        finally:
+            if deltas:
+                self._meter.add_deltas(len(deltas), is_done=self._done)
         return deltas, None
 
     def finish(self) -> Iterator[Delta]:
@@ -106,11 +104,11 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
         except SHAPE_ERRORS as error:
             raise MalformedPayload(f"the stream does not end as {self._protocol.name} says") from error
 
-
-def _malformed(problem: str, number: int, event: WireEvent, cause: BaseException | None) -> MalformedPayload:
-    error = MalformedPayload(f"event {number:,} ({len(event.data):,} characters) {problem}", raw=event.data)
-    error.__cause__ = cause
-    return error
+    def _malformed(self, problem: str, event: WireEvent, cause: BaseException | None) -> MalformedPayload:
+        where = f"event {self.events_seen:,} ({len(event.data):,} characters)"
+        error = MalformedPayload(f"{where} {problem}", raw=event.data)
+        error.__cause__ = cause
+        return error
 
 
 def decode_deltas(

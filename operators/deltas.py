@@ -164,13 +164,13 @@ def is_attempt(item: object) -> bool:
     return isinstance(item, Attempt)
 
 
-_TEXT = frozenset((TextDelta, ReasoningDelta))
+_PASSING = frozenset((TextDelta, ReasoningDelta, RefusalDelta, Usage, Finish, ProviderEvent))
 
 
-def only_text(deltas: Iterable[Delta]) -> bool:
-    """Whether all of them are text or reasoning, as nearly all are: what follows tool calls need not look closer."""
+def only_passing(deltas: Iterable[Delta]) -> bool:
+    """Whether none of them concerns a tool call or the end, as few do: what follows those need not look closer."""
     for delta in deltas:  # noqa: SIM110 - a generator costs three times as much
-        if delta.__class__ not in _TEXT:
+        if delta.__class__ not in _PASSING:
             return False
     return True
 

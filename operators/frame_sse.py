@@ -14,10 +14,10 @@ from .stage import BatchStage, Chain
 
 
 class FrameSse(BatchStage[bytes, WireEvent]):
-    """From bytes to server-sent events: the three stages, and a short way through them for the commonest chunk.
+    """From bytes to server-sent events: the three stages, without what only stages apart need.
 
-    Whatever is out of the ordinary in a chunk (a character or an event's end cut in two, a CR, a bad byte, a limit, any
-    field but data) goes through the stages themselves, which keep all the state. Events may be `DataEvent`s.
+    The state is theirs. Mostly, an event is one line of data and a blank one: lines that are nothing else need not be
+    grouped. Events are `DataEvent`s.
 
     Args:
         max_bytes, max_line, max_event: See the three operators.
@@ -40,7 +40,7 @@ class FrameSse(BatchStage[bytes, WireEvent]):
         takes_tail = eof == "dispatch" or stray == "dispatch" or half == "fail"
         self._decode = DecodeUtf8(max_bytes=max_bytes)
         self._split = SplitLines(max_line=max_line, eof="dispatch" if takes_tail else "discard")
-        self._group = GroupEvents(max_event=max_event, eof=eof, stray=stray, half=half)
+        self._group = GroupEvents(DataEvent, max_event=max_event, eof=eof, stray=stray, half=half)
         self._limit = min(self._split.limit, self._group.limit)
         self._chain: Chain[bytes, WireEvent] = Chain(self._decode, self._split, self._group)
 
@@ -50,8 +50,8 @@ class FrameSse(BatchStage[bytes, WireEvent]):
         return self._decode.bytes_seen
 
     def take(self, batch: Sequence[bytes]) -> tuple[Sequence[WireEvent], Exception | None]:
-        decode, split = self._decode, self._split
-        if len(batch) != 1 or decode.tail or split.after_cr or decode.at_start:
+        decode, split, group = self._decode, self._split, self._group
+        if len(batch) != 1 or decode.tail or decode.at_start:
             return self._chain.take(batch)
         chunk = batch[0]
         try:
@@ -59,22 +59,25 @@ class FrameSse(BatchStage[bytes, WireEvent]):
         except UnicodeDecodeError:
             return self._chain.take(batch)
         seen = decode.bytes_seen + used
-        if used < len(chunk) or "\r" in text or seen > decode.limit or split.pending + len(text) > self._limit:
+        if used < len(chunk) or seen > decode.limit or split.pending + len(text) > self._limit:
             return self._chain.take(batch)
         decode.bytes_seen = seen
-        lines = split.cut(text)
+        lines = split.cut(split.normalise(text) if split.after_cr or "\r" in text else text)
         if not lines:
             return (), None
-        if self._group.size:
-            return self._group.take(lines)
-        # Mostly, an event is a line of data and a blank one, and a small chunk ends one event.
-        if len(lines) == 2 and not lines[1] and lines[0].startswith("data: "):
-            return (DataEvent(lines[0][6:]),), None
+        if group.size:
+            return group.take(lines)
+        # Mostly, an event is a line of data and a blank one, perhaps with its type, and a small chunk ends one event.
+        count = len(lines)
+        if count == 2 and not lines[1] and lines[0].startswith("data: "):
+            return (DataEvent("message", lines[0][6:]),), None
+        if count == 3 and not lines[2] and lines[1].startswith("data: ") and lines[0].startswith("event: "):
+            return (DataEvent(lines[0][7:] or "message", lines[1][6:]),), None
         if not any(lines[1::2]):
-            events = [DataEvent(line[6:]) for line in lines[::2] if line.startswith("data: ")]
-            if 2 * len(events) == len(lines):
+            events = [DataEvent("message", line[6:]) for line in lines[::2] if line.startswith("data: ")]
+            if 2 * len(events) == count:
                 return events, None
-        return self._group.take(lines)
+        return group.take(lines)
 
     def finish(self) -> Iterator[WireEvent]:
         return self._chain.finish()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
 import orjson
 from reactivex import Observable
@@ -17,11 +17,15 @@ MAX_EVENT = 4 * 1024 * 1024
 MAX_RETRY_DIGITS = 15  # 31,000 years in milliseconds; int() itself refuses over 4,300 digits
 
 
-class GroupEvents(BatchStage[str, ServerSentEvent]):
-    """The stage of `group_events`."""
+Event = TypeVar("Event")
+
+
+class GroupEvents(BatchStage[str, Event]):
+    """The stage of `group_events`. `make` makes an event of its type, its data and the last id."""
 
     def __init__(
         self,
+        make: Callable[[str, str, str], Event],
         *,
         max_event: int | None = MAX_EVENT,
         eof: Literal["discard", "dispatch"] = "discard",
@@ -36,6 +40,7 @@ class GroupEvents(BatchStage[str, ServerSentEvent]):
         self._takes_stray = stray == "dispatch"
         self._fails_cut = half == "fail"
         self._is_cut = False  # whether the block has the beginning of the word "data"
+        self._make = make
         self.size = 0
         self._data: list[str] = []
         self._type = ""
@@ -43,12 +48,12 @@ class GroupEvents(BatchStage[str, ServerSentEvent]):
         self._sets_id = False
         self._stray: list[str] = []
         self._stray_is_error = False
-        self._plain = True  # nothing but data and comments in this block
+        self._plain = True  # nothing but data, a type and comments in this block
         self._meter = current_meter() or Meter()
 
-    def take(self, batch: Sequence[str]) -> tuple[Sequence[ServerSentEvent], Exception | None]:
-        limit, size, data = self.limit, self.size, self._data
-        events: list[ServerSentEvent] = []
+    def take(self, batch: Sequence[str]) -> tuple[Sequence[Event], Exception | None]:
+        limit, size, data, make = self.limit, self.size, self._data, self._make
+        events: list[Event] = []
         for line in batch:
             if line:
                 size += len(line)
@@ -56,19 +61,24 @@ class GroupEvents(BatchStage[str, ServerSentEvent]):
                     return events, LimitExceeded("max_event", int(limit), "an event, comments counted,")
                 if line.startswith("data: "):
                     data.append(line[6:])
+                elif line.startswith("event: "):
+                    self._type = line[7:]
                 else:
                     self._read(line)
                 continue
             size = 0
             if not self._plain:
                 events.extend(self._dispatch())
-            elif data:
-                events.append(ServerSentEvent("message", data[0] if len(data) == 1 else "\n".join(data), self._id))
+                continue
+            if data:
+                whole = data[0] if len(data) == 1 else "\n".join(data)
+                events.append(make(self._type or "message", whole, self._id))
                 data.clear()
+            self._type = ""
         self.size = size
         return events, None
 
-    def finish(self) -> Iterator[ServerSentEvent]:
+    def finish(self) -> Iterator[Event]:
         is_whole = _is_whole("\n".join(self._data))
         is_cut = self._is_cut or (bool(self._data) and not is_whole)
         if self._eof == "discard" or not is_whole:
@@ -78,7 +88,7 @@ class GroupEvents(BatchStage[str, ServerSentEvent]):
         if is_cut and self._fails_cut:
             raise TruncatedStream("the stream ended inside an event")
 
-    def _dispatch(self) -> Iterator[ServerSentEvent]:
+    def _dispatch(self) -> Iterator[Event]:
         kind, data, stray = self._type or "message", "\n".join(self._data), "\n".join(self._stray)
         has_data, is_error = bool(self._data), self._stray_is_error or kind == "error" or _is_error(stray)
         self._type, self._plain, self._stray_is_error, self._is_cut = "", True, False, False
@@ -89,9 +99,9 @@ class GroupEvents(BatchStage[str, ServerSentEvent]):
             self._position.ids += 1
             self._sets_id = False
         if has_data:
-            yield ServerSentEvent(kind, data, self._id)
+            yield self._make(kind, data, self._id)
         if stray and is_error:
-            yield ServerSentEvent("error", stray, self._id)
+            yield self._make("error", stray, self._id)
 
     def _read(self, line: str) -> None:
         name, _, value = line.partition(":")
@@ -99,7 +109,7 @@ class GroupEvents(BatchStage[str, ServerSentEvent]):
         if name == "data":
             self._data.append(value)
         elif name == "event":
-            self._type, self._plain = value, False
+            self._type = value
         elif name == "id":
             if "\0" not in value:
                 self._id, self._sets_id, self._plain = value, True, False
@@ -180,4 +190,6 @@ def group_events(
 
     Source: HTML Standard §9.2.6 (interpreting an event stream).
     """
-    return lift(lambda: GroupEvents(max_event=max_event, eof=eof, position=position, stray=stray, half=half))
+    return lift(
+        lambda: GroupEvents(ServerSentEvent, max_event=max_event, eof=eof, position=position, stray=stray, half=half)
+    )

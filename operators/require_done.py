@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from reactivex import Observable
 
-from .deltas import Delta, Done, ToolCallDelta, ToolCallEnd, ToolCallStart, is_attempt, only_text
+from .deltas import Delta, Done, ToolCallDelta, ToolCallEnd, ToolCallStart, is_attempt, only_passing
 from .errors import TruncatedStream, UnclosedToolCall
 from .stage import BatchStage, lift
 
@@ -18,31 +18,28 @@ class RequireDone(BatchStage[Delta, Delta]):
         self._open: dict[tuple[int, int], tuple[ToolCallStart, list[str]]] = {}
 
     def take(self, batch: Sequence[Delta]) -> tuple[Sequence[Delta], Exception | None]:
-        if only_text(batch):
+        if only_passing(batch):
             return batch, None
         for n, delta in enumerate(batch):
-            if isinstance(delta, Done):
+            if isinstance(delta, ToolCallDelta):
+                if call := self._open.get((delta.choice, delta.index)):
+                    call[1].append(delta.args)
+            elif isinstance(delta, ToolCallStart):
+                self._open[delta.choice, delta.index] = (delta, [])
+            elif isinstance(delta, ToolCallEnd):
+                self._open.pop((delta.choice, delta.index), None)
+            elif isinstance(delta, Done):
                 if self._open:
                     return batch[:n], self._unclosed()
                 self.closed = True
                 return batch[: n + 1], None
-            self._track(delta)
+            elif is_attempt(delta):
+                self._open.clear()
         return batch, None
 
     def finish(self) -> Iterator[Delta]:
         open_calls = f", while {len(self._open)} tool call(s) were open" if self._open else ""
         raise TruncatedStream(f"the stream ended before the provider said it was done{open_calls}")
-
-    def _track(self, delta: Delta) -> None:
-        if isinstance(delta, ToolCallStart):
-            self._open[delta.choice, delta.index] = (delta, [])
-        elif isinstance(delta, ToolCallDelta):
-            if call := self._open.get((delta.choice, delta.index)):
-                call[1].append(delta.args)
-        elif isinstance(delta, ToolCallEnd):
-            self._open.pop((delta.choice, delta.index), None)
-        elif is_attempt(delta):
-            self._open.clear()
 
     def _unclosed(self) -> UnclosedToolCall:
         start, fragments = next(iter(self._open.values()))

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import orjson
 from reactivex import Observable
 
 from .events import JsonLine
 from .split_lines import MAX_LINE, SplitLines
-from .stage import Stage, lift
+from .stage import BatchStage, lift
 
 
-class SplitJsonLines(Stage[str, JsonLine]):
+class SplitJsonLines(BatchStage[str, JsonLine]):
     """The stage of `split_json_lines`."""
 
     def __init__(self, *, max_line: int | None = MAX_LINE) -> None:
         self._lines = SplitLines(max_line=max_line, eof="dispatch")
 
-    def feed(self, batch: Iterable[str]) -> Iterator[JsonLine]:
-        for line in self._lines.feed(batch):
-            if line and not line.isspace():
-                yield JsonLine(line)
+    def take(self, batch: Sequence[str]) -> tuple[Sequence[JsonLine], Exception | None]:
+        lines, fault = self._lines.take(batch)
+        return [JsonLine(line) for line in lines if line and not line.isspace()], fault
 
     def finish(self) -> Iterator[JsonLine]:
         for line in self._lines.finish():

@@ -37,15 +37,20 @@ class SplitLines(BatchStage[str, str]):
             yield "".join(self.pieces)
 
     def _split(self, text: str) -> tuple[list[str], LimitExceeded | None]:
+        text = self.normalise(text)
+        may_exceed = self.pending + len(text) > self.limit
+        lines = self.cut(text)
+        return self._measured(lines) if may_exceed else (lines, None)
+
+    def normalise(self, text: str) -> str:
+        """The text with LF alone as line end: a CR becomes one at once, and the LF of a cut CRLF is left out."""
         if self.after_cr and text:
             self.after_cr = False
             text = text.removeprefix("\n")
         if "\r" in text:
             self.after_cr = text.endswith("\r")
             text = text.replace("\r\n", "\n").replace("\r", "\n")
-        may_exceed = self.pending + len(text) > self.limit
-        lines = self.cut(text)
-        return self._measured(lines) if may_exceed else (lines, None)
+        return text
 
     def cut(self, text: str) -> list[str]:
         """The lines that text without CR completes; the unfinished one is kept."""

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from io import StringIO
 
-from rillet.operators import Attempt, Delta, Finish, Message, ReasoningDelta, RefusalDelta, TextDelta, ToolCall, Usage
+from rillet.operators import (
+    Attempt,
+    Delta,
+    Finish,
+    Message,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+)
 
 
 class Answer:
@@ -30,6 +41,8 @@ class Answer:
     def add(self, delta: Delta | Attempt) -> None:
         """Add the next delta; the cost does not grow with what is there. An `Attempt` starts afresh."""
         self.is_empty = False
+        if isinstance(delta, ToolCallDelta):
+            return  # the call has it in the end
         if isinstance(delta, TextDelta):
             texts = self._text
         elif isinstance(delta, ReasoningDelta):
@@ -43,22 +56,22 @@ class Answer:
             texts[delta.choice] = StringIO()
         texts[delta.choice].write(delta.text)
 
-    def add_text(self, deltas: Sequence[Delta]) -> int:
-        """Add the deltas up to the first that is anything but text of a choice that has spoken; how many those are."""
+    def extend(self, deltas: Iterable[Delta]) -> None:
+        """Add the next deltas."""
         texts = self._text
-        for n, delta in enumerate(deltas):
-            if not isinstance(delta, TextDelta) or delta.choice not in texts:
-                return n
-            texts[delta.choice].write(delta.text)
-        return len(deltas)
+        for delta in deltas:
+            if isinstance(delta, TextDelta) and delta.choice in texts:
+                texts[delta.choice].write(delta.text)
+            else:
+                self.add(delta)
 
     def _add_other(self, delta: Delta | Attempt) -> None:
-        if isinstance(delta, ToolCall):
+        if isinstance(delta, Usage):
+            self._usage = delta
+        elif isinstance(delta, ToolCall):
             self._calls.setdefault(delta.choice, []).append(delta)
         elif isinstance(delta, Finish):
             self._finishes[delta.choice] = delta
-        elif isinstance(delta, Usage):
-            self._usage = delta
         elif isinstance(delta, Attempt):
             self._start()
 

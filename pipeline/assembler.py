@@ -7,7 +7,6 @@ from typing import Literal
 
 from rillet.operators import Delta, Message, ToolCall, WireEvent, WireProtocol
 from rillet.operators.decode_utf8 import MAX_BYTES
-from rillet.operators.errors import StreamError
 from rillet.operators.frame_sse import FrameSse
 from rillet.operators.group_events import MAX_EVENT
 from rillet.operators.split_lines import MAX_LINE
@@ -112,7 +111,7 @@ class SSEParser:
         max_total: int | None = MAX_BYTES,
     ) -> None:
         self._framing = FrameSse(max_bytes=max_total, max_line=max_line, max_event=max_event)
-        self._error: StreamError | None = None
+        self._error: Exception | None = None
         self.latest: list[tuple[str, str]] = []
 
     def feed(self, chunk: bytes) -> list[tuple[str, str]]:
@@ -128,11 +127,10 @@ class SSEParser:
         self.latest = []
         if self._error is not None:
             raise self._error
-        try:
-            self.latest.extend(_pairs(self._framing.feed((chunk,))))
-        except StreamError as error:
-            self._error = error
-            raise
+        events, self._error = self._framing.take((chunk,))
+        self.latest = [(event.event, event.data) for event in events]
+        if self._error is not None:
+            raise self._error
         return self.latest
 
 

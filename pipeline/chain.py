@@ -11,6 +11,7 @@ from rillet.operators import Chain, Delta, Message, Stage, WireProtocol, lift
 from rillet.operators.assemble_tools import MAX_ARGS, AssembleTools
 from rillet.operators.decode_deltas import DecodeDeltas
 from rillet.operators.decode_utf8 import MAX_BYTES, DecodeUtf8
+from rillet.operators.deltas import only_passing
 from rillet.operators.errors import StreamError
 from rillet.operators.frame_sse import FrameSse
 from rillet.operators.group_events import MAX_EVENT
@@ -69,8 +70,9 @@ class DeltaChain(Chain[bytes, Delta]):
         self._framing = _framing(wire, limits, eof)
         self._frame: Stage[bytes, Any] = Chain(*self._framing) if len(self._framing) > 1 else self._framing[0]
         self._decode = DecodeDeltas(wire, extras=extras)
-        self._verify: Chain[Delta, Delta] = Chain(AssembleTools(max_args=limits.max_args), RequireDone())
-        super().__init__(self._frame, self._decode, self._verify)
+        self._assemble = AssembleTools(max_args=limits.max_args)
+        self._require = RequireDone()
+        super().__init__(self._frame, self._decode, self._assemble, self._require)
 
     @property
     def events_seen(self) -> int:
@@ -92,13 +94,12 @@ class DeltaChain(Chain[bytes, Delta]):
             return (), fault and self._told(fault)
         deltas, own = self._decode.take(events)
         fault = own or fault
-        texts = self._answer.add_text(deltas)
-        if texts < len(deltas):  # text alone passes the verifying stages unseen
-            deltas, own = self._verify.take(deltas)
-            self.closed = self._verify.closed
-            fault = own or (None if self.closed else fault)
-            for delta in deltas[texts:]:
-                self._answer.add(delta)
+        if not only_passing(deltas):
+            deltas, malformed = self._assemble.take(deltas)
+            deltas, unclosed = self._require.take(deltas)
+            self.closed = self._require.closed
+            fault = None if self.closed else unclosed or malformed or fault
+        self._answer.extend(deltas)
         return (deltas, None) if fault is None else (deltas, self._told(fault))
 
     def finish(self) -> Iterator[Delta]:

@@ -7,155 +7,88 @@ Exit codes: 0 the answer is complete, 1 the stream failed (one line on standard 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import json
-import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import aclosing, suppress
-from importlib.metadata import version
-from itertools import chain as chain_iterables
-from typing import Protocol, TypeVar, get_args
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple, get_args
 
-import aiohttp
-from reactivex import Observable
-
-from rillet.operators import Chain, Delta, ServerSentEvent, Stage, WireProtocol
-from rillet.operators.decode_utf8 import DecodeUtf8
-from rillet.operators.errors import HttpStatusError, NotAnEventStream, StreamError, TruncatedStream
-from rillet.operators.group_events import GroupEvents
-from rillet.operators.split_lines import SplitLines
-
-from .answer import Answer
-from .chain import DeltaChain, deltas
-from .client import ask
-from .iterate import iterate
-from .protocols import OPENAI_CHAT, PROTOCOLS
-from .providers import PROVIDERS
-from .recognise import recognise
-from .recorder import Recording, is_recording
-from .sandbox import Fault, FaultKind, Replay, Sandbox, Script, ScriptedCall, Wire
-from .screen import JsonScreen, Screen, TextScreen, live_screen_or, printable
-from .source import bytes_from
-from .timeouts import Timeouts
-
-Out = TypeVar("Out")
-
-READ_SIZE = 64 * 1024
-BODY_SHOWN = 200
-RECOGNISE_WITHIN = 256 * 1024
-
-DEMO = Script(
-    text="Two things to look up: the weather in Orléans, and a recipe for crème brûlée ☕. One moment…",
-    calls=(
-        ScriptedCall("get_weather", {"city": "Orléans", "unit": "celsius", "days": 3}),
-        ScriptedCall("find_recipe", {"dish": "crème brûlée", "servings": 4, "without": ["nuts"]}),
-    ),
-    usage=(41, 63),
-)
-DEMO_WIRE = Wire(seed=7, delay=0.006, comments=1, crlf=True)
 DEMO_FAULT_AFTER = 9_000
-DEMO_PATIENCE = 2.0
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; the result is the exit code."""
-    options = _parser().parse_args(arguments)
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    try:
-        run: Callable[[argparse.Namespace], int] = options.run
-        return run(options)
-    except StreamError as error:
-        return _failed(error)
-    except BrokenPipeError:
-        return _reader_gone()
-    except OSError as error:
-        _reader_gone()
-        return _complain(f"cannot write: {error.strerror}", 2)
-    except _UsageError as error:
-        return _complain(str(error), 2)
-    except KeyboardInterrupt:
-        return 130
+    options = _parser(sys.argv[1:] if arguments is None else arguments).parse_args(arguments)
+    from .commands import run  # not before: `--help` needs none of what the commands do
+
+    return run(options)
 
 
-class _UsageError(Exception):
-    """What was asked for can't be done; the message says why."""
+class _Command(NamedTuple):
+    description: str
+    example: str
+    add: Callable[[argparse.ArgumentParser], None]
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser for these arguments: a command that they don't name gets none of its own, since those take time."""
     parser = argparse.ArgumentParser(
         prog="rillet", description="Streaming LLM responses: typed deltas, finished tool calls, and a verdict."
     )
-    parser.add_argument("--version", action="version", version=f"rillet {version('rillet')}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    for name, command in _COMMANDS.items():
+        description = command.description
+        subparser = commands.add_parser(
+            name,
+            help=description,
+            description=description[0].upper() + description[1:] + ".",
+            epilog=f"example: {command.example}",
+        )
+        if name in arguments:
+            command.add(subparser)
+    return parser
 
-    demo = _command(commands, "demo", _demo, "stream an answer from the sandbox over a real socket", "rillet demo")
-    _add_fault(demo)
 
-    parse = _command(
-        commands,
-        "parse",
-        _parse,
-        "print the answer in a recorded or piped stream, as it comes",
-        "curl -sN … | rillet parse",
-    )
-    _add_file(parse)
-    parse.add_argument(
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"rillet {version('rillet')}")
+        parser.exit()
+
+
+def _add_parse(command: argparse.ArgumentParser) -> None:
+    from .protocols import PROTOCOLS
+
+    _add_file(command)
+    command.add_argument(
         "--protocol", choices=["auto", *PROTOCOLS], help="by default it is recognised; auto also says which it is"
     )
-    parse.add_argument("--json", action="store_true", help="one JSON object a delta, and a summary last")
+    command.add_argument("--json", action="store_true", help="one JSON object a delta, and a summary last")
 
-    events = _command(
-        commands, "events", _events, "print the events of a stream, one JSON object each", "rillet events answer.sse"
-    )
-    _add_file(events)
 
-    asking = _command(
-        commands,
-        "ask",
-        _ask,
-        "ask a provider",
-        'rillet ask "Why is the sky blue?" --provider openai --model gpt-5-mini',
-    )
-    asking.add_argument("prompt")
-    asking.add_argument("--provider", choices=list(PROVIDERS), default="anthropic", help="default: %(default)s")
-    asking.add_argument("--model", help="default: the provider's usual one")
-    asking.add_argument("--base-url", help="another place that speaks the same, as http://127.0.0.1:8080/v1")
-    asking.add_argument("--timeout", type=float, default=60.0, help="the longest silence, in seconds; default: 60")
-    asking.add_argument("--record", metavar="FILE", help="keep the raw bytes, with their cuts and times, in FILE")
-    asking.add_argument("--json", action="store_true", help="one JSON object a delta, and a summary last")
+def _add_ask(command: argparse.ArgumentParser) -> None:
+    from .providers import PROVIDERS
 
-    sandbox = _command(
-        commands, "sandbox", _sandbox, "serve a scripted provider on 127.0.0.1", "rillet sandbox --port 8080"
-    )
-    sandbox.add_argument("--port", type=_port, default=0, help="default: a free one")
-    sandbox.add_argument("--replay", metavar="FILE", help="answer every request with this recording, see ask --record")
-    sandbox.add_argument(
+    command.add_argument("prompt")
+    command.add_argument("--provider", choices=list(PROVIDERS), default="anthropic", help="default: %(default)s")
+    command.add_argument("--model", help="default: the provider's usual one")
+    command.add_argument("--base-url", help="another place that speaks the same, as http://127.0.0.1:8080/v1")
+    command.add_argument("--timeout", type=float, default=60.0, help="the longest silence, in seconds; default: 60")
+    command.add_argument("--record", metavar="FILE", help="keep the raw bytes, with their cuts and times, in FILE")
+    command.add_argument("--json", action="store_true", help="one JSON object a delta, and a summary last")
+
+
+def _add_sandbox(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--port", type=_port, default=0, help="default: a free one")
+    command.add_argument("--replay", metavar="FILE", help="answer every request with this recording, see ask --record")
+    command.add_argument(
         "--pace",
         type=_pace,
         default=1.0,
         help="… how many times as fast; inf: as fast as it goes; default: %(default)s",
     )
-    _add_fault(sandbox)
-    return parser
-
-
-class _Commands(Protocol):
-    def add_parser(self, name: str, *, help: str, description: str, epilog: str) -> argparse.ArgumentParser: ...
-
-
-def _command(
-    commands: _Commands,
-    name: str,
-    run: Callable[[argparse.Namespace], int],
-    description: str,
-    example: str,
-) -> argparse.ArgumentParser:
-    command = commands.add_parser(
-        name, help=description, description=description[0].upper() + description[1:] + ".", epilog=f"example: {example}"
-    )
-    command.set_defaults(run=run)
-    return command
+    _add_fault(command)
 
 
 def _add_file(command: argparse.ArgumentParser) -> None:
@@ -165,6 +98,8 @@ def _add_file(command: argparse.ArgumentParser) -> None:
 
 
 def _add_fault(command: argparse.ArgumentParser) -> None:
+    from .sandbox import FaultKind
+
     command.add_argument(
         "--fault",
         choices=get_args(FaultKind),
@@ -193,200 +128,17 @@ def _pace(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
 
 
-def _demo(options: argparse.Namespace) -> int:
-    answer = asyncio.run(_run_demo(_fault(options), live_screen_or(TextScreen(sys.stdout, growing=True))))
-    message = answer.message()
-    for call in message.tool_calls:
-        print(f"verified: {call.name}({json.dumps(call.args, ensure_ascii=False)})")
-    print(f"complete: {len(message.text)} characters of text and {len(message.tool_calls)} verified tool calls")
-    return 0
-
-
-async def _run_demo(fault: Fault | None, screen: Screen) -> Answer:
-    patience = Timeouts(liveness=DEMO_PATIENCE)
-    async with Sandbox(DEMO, DEMO_WIRE, fault) as base_url, aiohttp.ClientSession() as session:
-        source = bytes_from(session, "POST", base_url + "/chat/completions", json={"stream": True}, timeouts=patience)
-        return await _show(deltas(source, "openai-chat"), screen)
-
-
-def _ask(options: argparse.Namespace) -> int:
-    asyncio.run(_run_ask(options, JsonScreen(sys.stdout) if options.json else TextScreen(sys.stdout)))
-    return 0
-
-
-async def _run_ask(options: argparse.Namespace, screen: Screen) -> None:
-    async with aiohttp.ClientSession() as session:
-        try:
-            answer = ask(
-                session,
-                options.prompt,
-                provider=options.provider,
-                model=options.model,
-                base_url=options.base_url,
-                timeouts=Timeouts(liveness=options.timeout),
-                record=options.record,
-            )
-        except ValueError as error:
-            raise _UsageError(error) from error
-        try:
-            await _show(answer, screen)
-        except aiohttp.InvalidURL as error:
-            raise _UsageError(f"{options.base_url} is no base URL") from error
-        except OSError as error:
-            if options.record is None or error.filename != options.record:
-                raise
-            raise _UsageError(f"{options.record}: {error.strerror}") from error
-
-
-async def _show(observable: Observable[Delta], screen: Screen) -> Answer:
-    answer = Answer()
-    try:
-        async with aclosing(iterate(observable)) as flow:
-            async for delta in flow:
-                answer.add(delta)
-                screen.show(delta)
-    except StreamError as error:
-        screen.end(error.partial, error)
-        raise
-    finally:
-        screen.close()
-    screen.end(answer.messages, None)
-    return answer
-
-
-def _parse(options: argparse.Namespace) -> int:
-    screen = JsonScreen(sys.stdout) if options.json else TextScreen(sys.stdout)
-    chain: DeltaChain | None = None
-    try:
-        chain, chunks = _opened(options)
-        for delta in _run(chain, chunks):
-            screen.show(delta)
-    except StreamError as error:
-        if isinstance(error, TruncatedStream) and chain and error.bytes_seen and not chain.events_seen:
-            error.add_note("there is no event in it: is it an event stream?")
-        screen.end(error.partial, error)
-        raise
-    screen.end(chain.messages, None)
-    return 0
-
-
-def _opened(options: argparse.Namespace) -> tuple[DeltaChain, Iterator[bytes]]:
-    """The chain for the dialect asked for or recognised, and the chunks."""
-    chunks = _chunks(options.file)
-    protocol = options.protocol
-    try:
-        if protocol in (None, "auto"):
-            protocol, chunks = _recognised(chunks)
-        # A stream that shows no dialect is read as the commonest, which says what it lacks.
-        chain = DeltaChain(protocol or OPENAI_CHAT)
-    except ModuleNotFoundError as error:
-        raise _UsageError(error) from error
-    if options.protocol == "auto":
-        print(f"rillet: this is {protocol.name if protocol else 'no dialect that I know'}", file=sys.stderr)
-    return chain, chunks
-
-
-def _recognised(chunks: Iterator[bytes]) -> tuple[WireProtocol | None, Iterator[bytes]]:
-    """The dialect, None where none shows, and the chunks again."""
-    head = b""
-    protocol = None
-    for chunk in chunks:
-        head += chunk
-        protocol = recognise(head)
-        if protocol is not None or len(head) > RECOGNISE_WITHIN:
-            break
-    return protocol, chain_iterables((head,), chunks)
-
-
-def _events(options: argparse.Namespace) -> int:
-    chain: Chain[bytes, ServerSentEvent] = Chain(DecodeUtf8(), SplitLines(), GroupEvents())
-    for event in _run(chain, _chunks(options.file)):
-        print(json.dumps({"event": event.event, "data": event.data, "id": event.id}, ensure_ascii=False), flush=True)
-    return 0
-
-
-def _run(stage: Stage[bytes, Out], chunks: Iterator[bytes]) -> Iterator[Out]:
-    """What a stage gives for the chunks, and for their end."""
-    yield from stage.feed(chunks)
-    if not stage.closed:
-        yield from stage.finish()
-
-
-def _chunks(file: str) -> Iterator[bytes]:
-    """A file, or standard input, as it comes."""
-    try:
-        with open(0 if file == "-" else file, "rb", buffering=0, closefd=file != "-") as stream:
-            os.set_blocking(stream.fileno(), True)  # whoever gave us standard input may have had other plans
-            first = stream.read(READ_SIZE)
-            if is_recording(first):
-                recording = _recording(file, first + stream.readall())
-                yield from (piece.data for piece in recording.pieces)
-                return
-            if first.lstrip().startswith(b"<"):
-                raise NotAnEventStream("an HTML or XML page", first.decode("utf-8", "replace"))
-            yield first
-            while chunk := stream.read(READ_SIZE):
-                yield chunk
-    except OSError as error:
-        raise _UsageError(f"{file}: {error.strerror}") from error
-
-
-def _recording(file: str, content: bytes | None = None) -> Recording:
-    """The recording in a file, whose content may have been read already."""
-    try:
-        return Recording.load(file) if content is None else Recording.parse(content)
-    except OSError as error:
-        raise _UsageError(f"{file}: {error.strerror}") from error
-    except ValueError as error:
-        raise _UsageError(f"{file}: {error}") from error
-
-
-def _sandbox(options: argparse.Namespace) -> int:
-    if options.replay is None:
-        sandbox = Sandbox(DEMO, DEMO_WIRE, _fault(options), port=options.port)
-    elif options.fault is None:
-        sandbox = Sandbox(Replay(_recording(options.replay), options.pace), port=options.port)
-    else:
-        raise _UsageError("a recording ends as it ended: --replay takes no --fault")
-    try:
-        asyncio.run(_serve(sandbox))
-    except OSError as error:
-        raise _UsageError(f"port {options.port}: {error.strerror}") from error
-    return 0
-
-
-async def _serve(sandbox: Sandbox) -> None:
-    async with sandbox as base_url:
-        print(f"serving {base_url}/chat/completions and {base_url}/plain; Ctrl-C ends it", flush=True)
-        print(f"try: rillet ask hello --provider openai --base-url {base_url}", flush=True)
-        await asyncio.Event().wait()
-
-
-def _fault(options: argparse.Namespace) -> Fault | None:
-    return Fault(options.fault, options.after) if options.fault else None
-
-
-def _failed(error: StreamError) -> int:
-    arrived = [f"{error.bytes_seen:,} bytes"] if error.bytes_seen is not None else []
-    for message in error.partial[:1]:
-        arrived.append(f"{len(message.text):,} characters of text")
-        arrived.append(f"{len(message.tool_calls)} finished tool calls")
-    how_much = f" ({', '.join(arrived)} had arrived)" if arrived else ""
-    if isinstance(error, HttpStatusError) and error.body:
-        error.add_note(f"it says: {error.body[:BODY_SHOWN]}")
-    notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
-    return _complain(f"{error.kind}: {error}{how_much}{notes}", 1)
-
-
-def _complain(message: str, code: int) -> int:
-    print(f"rillet: {printable(message)}", file=sys.stderr)
-    return code
-
-
-def _reader_gone() -> int:
-    """Whoever read the output has left; what is still buffered must not complain at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 141
+_COMMANDS = {
+    "demo": _Command("stream an answer from the sandbox over a real socket", "rillet demo", _add_fault),
+    "parse": _Command(
+        "print the answer in a recorded or piped stream, as it comes", "curl -sN … | rillet parse", _add_parse
+    ),
+    "events": _Command("print the events of a stream, one JSON object each", "rillet events answer.sse", _add_file),
+    "ask": _Command(
+        "ask a provider", 'rillet ask "Why is the sky blue?" --provider openai --model gpt-5-mini', _add_ask
+    ),
+    "sandbox": _Command("serve a scripted provider on 127.0.0.1", "rillet sandbox --port 8080", _add_sandbox),
+}
 
 
 if __name__ == "__main__":

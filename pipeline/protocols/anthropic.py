@@ -32,6 +32,7 @@ from .payload import (
     required_text,
     text_in,
 )
+from .text_template import TextTemplate
 
 MAX_FIGURES = 256
 
@@ -55,15 +56,18 @@ class AnthropicDecoder:
         self._others: set[int] = set()  # the blocks that are no calls
         self._whole_inputs: dict[int, str] = {}
         self._usage: dict[str, Any] = {}
+        self._template = TextTemplate()
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
+        if (piece := self._template.read(event.data)) is not None:
+            return (piece,)
         data = event.data.strip()
         if not data or data == DONE:  # a gateway's, after message_stop or alone
             return ()
         payload = load_object(data)
         match payload.get("type") or event.event:
             case "content_block_delta":
-                return self._block_delta(payload)
+                return self._block_delta(payload, event.data)
             case "content_block_start":
                 return self._block_start(payload, data)
             case "content_block_stop":
@@ -125,18 +129,28 @@ class AnthropicDecoder:
             case _:
                 yield from self._extra(kind, payload)
 
-    def _block_delta(self, payload: dict[str, Any]) -> Iterator[Delta]:
+    def _block_delta(self, payload: dict[str, Any], data: str) -> Iterable[Delta]:
         index = required_index(payload, "index")
         delta = object_in(payload.get("delta"), "delta")
         match required_text(delta, "type"):
-            case "text_delta":
-                yield from _text(required_text(delta, "text"))
-            case "thinking_delta":
-                yield from _reasoning(required_text(delta, "thinking"))
             case "input_json_delta" if index not in self._others:
-                yield from self._calls.add(index, required_text(delta, "partial_json"))
+                return self._calls.add(index, required_text(delta, "partial_json"))
+            case "text_delta":
+                return self._say(TextDelta, "text", delta, data)
+            case "thinking_delta":
+                return self._say(ReasoningDelta, "thinking", delta, data)
             case kind:  # among them, the arguments of tools that the provider runs itself
-                yield from self._extra(kind, payload)
+                return self._extra(kind, payload)
+
+    def _say(
+        self, kind: type[TextDelta | ReasoningDelta], key: str, delta: dict[str, Any], data: str
+    ) -> Iterable[Delta]:
+        text = required_text(delta, key)
+        if not text:
+            return ()
+        piece = kind(text)
+        self._template.learn(data, key, piece)
+        return (piece,)
 
     def _block_stop(self, payload: dict[str, Any]) -> Iterator[Delta]:
         index = required_index(payload, "index")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rillet.operators import ToolCallDelta, ToolCallEnd, ToolCallStart
 from rillet.operators.errors import MalformedPayload
@@ -50,7 +50,7 @@ class Calls:
         self._open[index] = False
         return ToolCallStart(index, id, name, self._choice)
 
-    def add(self, index: int, args: str) -> Iterator[ToolCallDelta]:
+    def add(self, index: int, args: str) -> Sequence[ToolCallDelta]:
         """A fragment of its arguments; an empty one gives nothing.
 
         Raises:
@@ -58,9 +58,10 @@ class Calls:
         """
         if index not in self._open:
             raise MalformedPayload(f"goes on with tool call {index}, which is not open")
-        if args:
-            self._open[index] = True
-            yield ToolCallDelta(index, args, self._choice)
+        if not args:
+            return ()
+        self._open[index] = True
+        return (ToolCallDelta(index, args, self._choice),)
 
     def end(self, index: int) -> ToolCallEnd:
         """The call closes.

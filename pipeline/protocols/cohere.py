@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rillet.operators import (
@@ -30,6 +30,7 @@ from .payload import (
     required_text,
     text_in,
 )
+from .text_template import TextTemplate
 
 
 class CohereDecoder:
@@ -47,15 +48,18 @@ class CohereDecoder:
     def __init__(self, extras: bool = False) -> None:
         self._extras = extras
         self._calls = Calls()
+        self._template = TextTemplate()
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
+        if (piece := self._template.read(event.data)) is not None:
+            return (piece,)
         data = event.data.strip()
         if not data or data == DONE:
             return ()
         payload = load_object(data)
         match payload.get("type") or event.event:
             case "content-start" | "content-delta":
-                return self._content(_message(payload))
+                return self._content(_message(payload), event.data)
             case "tool-call-start":
                 return self._start(payload)
             case "tool-call-delta":
@@ -82,12 +86,17 @@ class CohereDecoder:
     def finish(self) -> Iterable[Delta]:
         return ()
 
-    def _content(self, message: dict[str, Any]) -> Iterator[Delta]:
+    def _content(self, message: dict[str, Any], data: str) -> Sequence[Delta]:
         content = object_in(message.get("content"), "content")
-        if thinking := text_in(content.get("thinking"), "thinking"):
-            yield ReasoningDelta(thinking)
-        if text := text_in(content.get("text"), "text"):
-            yield TextDelta(text)
+        thinking, text = text_in(content.get("thinking"), "thinking"), text_in(content.get("text"), "text")
+        pieces: list[TextDelta | ReasoningDelta] = []
+        if thinking:
+            pieces.append(ReasoningDelta(thinking))
+        if text:
+            pieces.append(TextDelta(text))
+        if len(pieces) == 1:
+            self._template.learn(data, "text" if text else "thinking", pieces[0])
+        return pieces
 
     def _start(self, payload: dict[str, Any]) -> Iterator[Delta]:
         call = object_in(_message(payload).get("tool_calls"), "tool call")

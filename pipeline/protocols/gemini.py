@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -15,6 +15,7 @@ from rillet.operators import (
     ProviderEvent,
     ReasoningDelta,
     TextDelta,
+    Usage,
     WireEvent,
     WireProtocol,
 )
@@ -73,12 +74,43 @@ class GeminiDecoder:
         payload = load_exactly(data) if '"functionCall"' in data else load_object(data)
         if event.event == "error":
             raise provider_error(payload.get("error") or payload, payload)
-        return self._read(payload)
+        return self._piece(payload) or self._read(payload)
 
     def finish(self) -> Iterable[Delta]:
         if self._candidates and all(candidate.finished for candidate in self._candidates.values()):
             return (Done(),)
         return ()
+
+    def _piece(self, payload: Any) -> Sequence[Delta]:
+        """What the commonest event gives: a known candidate goes on with one piece of text. Nothing for any other."""
+        candidates = payload.get("candidates")
+        if (
+            candidates.__class__ is not list
+            or len(candidates) != 1
+            or "error" in payload
+            or "promptFeedback" in payload
+        ):
+            return ()
+        candidate = candidates[0]
+        number, content = candidate.get("index", 0), candidate.get("content")
+        if type(number) is not int or number not in self._candidates or content.__class__ is not dict:
+            return ()
+        parts = content.get("parts")
+        if parts.__class__ is not list or len(parts) != 1 or candidate.get("finishReason") or self._extras:
+            return ()
+        text = parts[0].get("text")
+        if type(text) is not str or not text or "functionCall" in parts[0]:
+            return ()
+        self._candidates[number].finished = False  # a reason that more text follows was none
+        kind = ReasoningDelta if parts[0].get("thought") else TextDelta
+        return (kind(text, number), *self._count(payload))
+
+    def _count(self, payload: dict[str, Any]) -> Sequence[Usage]:
+        usage = object_in(payload.get("usageMetadata"), "usageMetadata")
+        if "promptTokenCount" not in usage or usage == self._usage:
+            return ()
+        self._usage = usage
+        return (usage_of(usage, "promptTokenCount", "candidatesTokenCount", "totalTokenCount"),)
 
     def _read(self, payload: dict[str, Any]) -> Iterator[Delta]:
         if error := payload.get("error"):
@@ -90,11 +122,11 @@ class GeminiDecoder:
                 check_choice(number, self._candidates)
                 self._candidates[number] = _Candidate(number, self._extras)
             yield from self._candidates[number].read(candidate)
-        usage = object_in(payload.get("usageMetadata"), "usageMetadata")
-        if "promptTokenCount" in usage and usage != self._usage:
-            self._usage = usage
-            yield usage_of(usage, "promptTokenCount", "candidatesTokenCount", "totalTokenCount")
-        feedback = object_in(payload.get("promptFeedback"), "promptFeedback")
+        yield from self._count(payload)
+        if "promptFeedback" in payload:
+            self._check(object_in(payload["promptFeedback"], "promptFeedback"))
+
+    def _check(self, feedback: dict[str, Any]) -> None:
         if reason := text_in(feedback.get("blockReason"), "blockReason"):
             message = text_in(feedback.get("blockReasonMessage"), "blockReasonMessage") or "the prompt was blocked"
             raise ProviderError(message, type=reason)
@@ -112,15 +144,16 @@ class _Candidate:
 
     def read(self, candidate: dict[str, Any]) -> Iterator[Delta]:
         for item in list_in(object_in(candidate.get("content"), "content").get("parts")):
-            yield from self._part(object_in(item, "part"))
+            part = object_in(item, "part")
+            if text := text_in(part.get("text"), "text"):
+                self.finished = False  # a reason that more text follows was none
+                yield (ReasoningDelta if part.get("thought") else TextDelta)(text, self._number)
+            if self._extras or "functionCall" in part:
+                yield from self._other(part)
         if raw := text_in(candidate.get("finishReason"), "finishReason"):
             yield from self._finish(raw)
 
-    def _part(self, part: dict[str, Any]) -> Iterator[Delta]:
-        if text := text_in(part.get("text"), "text"):
-            self.finished = False  # a reason that more text follows was none
-            kind = ReasoningDelta if part.get("thought") else TextDelta
-            yield kind(text, self._number)
+    def _other(self, part: dict[str, Any]) -> Iterator[Delta]:
         if "functionCall" in part:
             self.finished = False
             yield from self._function_call(object_in(part["functionCall"], "functionCall"))

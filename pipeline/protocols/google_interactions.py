@@ -31,6 +31,7 @@ from .payload import (
     text_in,
     usage_of,
 )
+from .text_template import TextTemplate
 
 
 class GoogleInteractionsDecoder:
@@ -50,8 +51,11 @@ class GoogleInteractionsDecoder:
         self._calls = Calls()
         self._others: set[int] = set()  # the steps that are no calls
         self._whole_args: dict[int, str] = {}
+        self._template = TextTemplate()
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
+        if (piece := self._template.read(event.data)) is not None:
+            return (piece,)
         data = event.data.strip()
         if not data or data == DONE:
             return ()
@@ -60,7 +64,7 @@ class GoogleInteractionsDecoder:
             case "step.start":
                 return self._start(payload, data)
             case "step.delta":
-                return self._delta(payload)
+                return self._delta(payload, event.data)
             case "step.stop":
                 return self._stop(payload)
             case "interaction.completed":
@@ -91,21 +95,26 @@ class GoogleInteractionsDecoder:
         if self._extras and step["type"] not in ("thought", "model_output"):
             yield ProviderEvent(step["type"], payload)
 
-    def _delta(self, payload: dict[str, Any]) -> Iterator[Delta]:
+    def _delta(self, payload: dict[str, Any], data: str) -> Iterable[Delta]:
         index = required_index(payload, "index")
         delta = object_in(payload.get("delta"), "delta")
         match required_text(delta, "type"):
             case "text":
-                if text := required_text(delta, "text"):
-                    yield TextDelta(text)
+                return self._say(TextDelta, required_text(delta, "text"), data)
             case "thought_summary":
-                if text := text_in(object_in(delta.get("content"), "content").get("text"), "text"):
-                    yield ReasoningDelta(text)
+                text = text_in(object_in(delta.get("content"), "content").get("text"), "text")
+                return self._say(ReasoningDelta, text, data)
             case "arguments_delta" if index not in self._others:
-                yield from self._calls.add(index, required_text(delta, "arguments"))
+                return self._calls.add(index, required_text(delta, "arguments"))
             case kind:
-                if self._extras:
-                    yield ProviderEvent(kind, payload)
+                return (ProviderEvent(kind, payload),) if self._extras else ()
+
+    def _say(self, kind: type[TextDelta | ReasoningDelta], text: str, data: str) -> Iterable[Delta]:
+        if not text:
+            return ()
+        piece = kind(text)
+        self._template.learn(data, "text", piece)
+        return (piece,)
 
     def _stop(self, payload: dict[str, Any]) -> Iterator[Delta]:
         index = required_index(payload, "index")

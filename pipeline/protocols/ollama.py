@@ -20,6 +20,7 @@ from .payload import (
     required_text,
     text_in,
 )
+from .text_template import TextTemplate
 
 
 class OllamaDecoder:
@@ -36,8 +37,12 @@ class OllamaDecoder:
 
     def __init__(self, extras: bool = False) -> None:
         self._calls = Calls()
+        self._template = TextTemplate("created_at")
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
+        piece = self._template.read(event.data)
+        if piece is not None:
+            return (piece,)
         payload = load_object(event.data)
         if error := payload.get("error"):
             raise provider_error(error, payload)
@@ -52,6 +57,11 @@ class OllamaDecoder:
             yield ReasoningDelta(thinking)
         if text := text_in(message.get("content") or payload.get("response"), "text"):
             yield TextDelta(text)
+        if bool(text) != bool(thinking) and payload.get("done") is False and "tool_calls" not in message:
+            if text:
+                self._template.learn(data, "content" if message.get("content") else "response", TextDelta(text))
+            else:
+                self._template.learn(data, "thinking", ReasoningDelta(thinking))
         if message.get("tool_calls"):
             for entry in list_in(load_exactly(data)["message"]["tool_calls"]):
                 call = object_in(entry, "tool call")

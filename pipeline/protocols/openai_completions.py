@@ -20,6 +20,7 @@ from .payload import (
     text_in,
     usage_of,
 )
+from .text_template import TextTemplate
 
 
 class OpenAICompletionsDecoder:
@@ -35,8 +36,13 @@ class OpenAICompletionsDecoder:
 
     def __init__(self, extras: bool = False) -> None:
         self._finished: dict[int, bool] = {}
+        self._template = TextTemplate()
+        self._speaks = False  # whether the template's choice has spoken last and has no reason
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
+        # An event like one that was read says nothing new but its text, unless a reason has come meanwhile.
+        if self._speaks and event.event != "error" and (piece := self._template.read(event.data)) is not None:
+            return (piece,)
         data = event.data.strip()
         if data == DONE:
             return (Done(),)
@@ -58,9 +64,11 @@ class OpenAICompletionsDecoder:
                 self._finished[number] = False
             if text := text_in(choice.get("text"), "text"):
                 self._finished[number] = False  # a reason that more text follows was none
-                yield TextDelta(text, number)
+                piece = TextDelta(text, number)
+                self._speaks = self._template.learn(event.data, "text", piece)
+                yield piece
             if reason := text_in(choice.get("finish_reason"), "finish_reason"):
-                self._finished[number] = True
+                self._finished[number], self._speaks = True, False
                 yield Finish(finish_reason(reason), reason, number)
         if usage := object_in(payload.get("usage"), "usage"):
             yield usage_of(usage, "prompt_tokens", "completion_tokens", "total_tokens")

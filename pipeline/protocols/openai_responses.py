@@ -32,6 +32,7 @@ from .payload import (
     text_in,
     usage_of,
 )
+from .text_template import TextTemplate
 
 _TEXTS: dict[str, type[TextDelta | ReasoningDelta | RefusalDelta]] = {
     "response.output_text": TextDelta,
@@ -63,42 +64,56 @@ class OpenAIResponsesDecoder:
         self._raw_text: set[int] = set()  # the calls whose input is raw text
         self._heard: set[tuple[str, object, object]] = set()
         self._refused = False
+        self._template = TextTemplate("sequence_number", "item_id")
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
+        if (piece := self._template.read(event.data)) is not None:
+            return (piece,)
         data = event.data.strip()
         if not data or data == DONE:
             return ()
         payload = load_object(data)
         kind = payload.get("type") or event.event
+        if kind == "response.function_call_arguments.delta":
+            return self._add(required_index(payload, "output_index"), required_text(payload, "delta"))
         if type(kind) is not str or kind == "message":
             if payload.get("error"):
                 raise provider_error(payload["error"], payload)
             raise MalformedPayload("has no type")
         stem, _, step = kind.rpartition(".")
-        if stem in _TEXTS and step in ("delta", "done"):
-            return self._text(stem, step, payload)
+        if stem in _TEXTS and step == "delta":
+            return self._text_delta(stem, payload, event.data)
+        if stem in _TEXTS and step == "done":
+            return self._text_done(stem, payload)
         return self._other(kind, payload)
 
     def finish(self) -> Iterable[Delta]:
         return ()
 
-    def _text(self, stem: str, step: str, payload: dict[str, Any]) -> Iterator[Delta]:
-        part = payload.get("content_index", payload.get("summary_index"))
-        key = (stem, required_index(payload, "output_index"), part)
-        if step == "delta":
-            self._heard.add(key)
-            text = required_text(payload, "delta")
-        else:
-            text = "" if key in self._heard else text_in(payload.get(stem.rpartition(".")[2].split("_")[-1]), "text")
-        if text:
-            self._refused = self._refused or _TEXTS[stem] is RefusalDelta
-            yield _TEXTS[stem](text)
+    def _text_delta(self, stem: str, payload: dict[str, Any], data: str) -> Iterable[Delta]:
+        self._heard.add(_place(stem, payload))
+        pieces = self._say(stem, required_text(payload, "delta"))
+        for piece in pieces:
+            if not isinstance(piece, RefusalDelta):
+                self._template.learn(data, "delta", piece)
+        return pieces
+
+    def _text_done(self, stem: str, payload: dict[str, Any]) -> Iterable[Delta]:
+        if _place(stem, payload) in self._heard:
+            return ()
+        return self._say(stem, text_in(payload.get(stem.rpartition(".")[2].split("_")[-1]), "text"))
+
+    def _say(self, stem: str, text: str) -> tuple[TextDelta | ReasoningDelta | RefusalDelta, ...]:
+        if not text:
+            return ()
+        self._refused = self._refused or stem == "response.refusal"
+        return (_TEXTS[stem](text),)
 
     def _other(self, kind: str, payload: dict[str, Any]) -> Iterator[Delta]:
         match kind:
             case "response.output_item.added":
                 yield from self._added(payload)
-            case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta":
+            case "response.custom_tool_call_input.delta":
                 yield from self._add(required_index(payload, "output_index"), required_text(payload, "delta"))
             case "response.function_call_arguments.done":
                 yield from self._check(required_index(payload, "output_index"), required_text(payload, "arguments"))
@@ -134,12 +149,12 @@ class OpenAIResponsesDecoder:
             self._raw_text.add(index)
             yield from self._calls.add(index, '{"input":"')
 
-    def _add(self, index: int, fragment: str) -> Iterator[Delta]:
+    def _add(self, index: int, fragment: str) -> Iterable[Delta]:
         if index not in self._args:
             raise MalformedPayload(f"goes on with output {index}, which is no open call")
         if fragment:
             self._args[index].append(fragment)
-        yield from self._calls.add(index, self._as_json(index, fragment))
+        return self._calls.add(index, self._as_json(index, fragment))
 
     def _as_json(self, index: int, fragment: str) -> str:
         return json.dumps(fragment, ensure_ascii=False)[1:-1] if index in self._raw_text else fragment
@@ -186,6 +201,12 @@ class OpenAIResponsesDecoder:
         if self._refused:
             return "refusal"
         return "tool_calls" if self._calls.any else finish_reason(raw)
+
+
+def _place(stem: str, payload: dict[str, Any]) -> tuple[str, object, object]:
+    """What a text is a piece of."""
+    part = payload.get("content_index", payload.get("summary_index"))
+    return stem, required_index(payload, "output_index"), part
 
 
 _QUIET = frozenset(

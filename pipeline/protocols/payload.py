@@ -150,7 +150,9 @@ def count_in(value: object) -> int | None:
 
 def usage_of(figures: dict[str, Any], sent: str, got: str, total: str) -> Usage:
     """The `Usage` in a provider's figures, from the keys that it calls its three numbers by."""
-    return Usage(count_in(figures.get(sent)), count_in(figures.get(got)), count_in(figures.get(total)), figures)
+    a, b, c = figures.get(sent), figures.get(got), figures.get(total)
+    # As `count_in` does; some providers send their figures with every piece of text.
+    return Usage(a if type(a) is int else None, b if type(b) is int else None, c if type(c) is int else None, figures)
 
 
 def provider_error(error: object, context: dict[str, Any]) -> ProviderError:

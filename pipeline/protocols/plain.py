@@ -19,6 +19,7 @@ from rillet.operators import (
 from rillet.operators.errors import MalformedPayload
 
 from .payload import DONE, load_object, provider_error, required_text, text_in
+from .text_template import TextTemplate
 
 _TYPES = ("text", "tool_call_start", "tool_call_delta", "tool_call_end", "error")
 
@@ -33,9 +34,12 @@ class PlainDecoder:
     def __init__(self, extras: bool = False) -> None:
         self._extras = extras
         self._open: set[int] = set()
+        self._template = TextTemplate()
         self._is_known = self._is_foreign = False  # whether there was an event of this dialect, or of another
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
+        if event.event != "error" and (piece := self._template.read(event.data)) is not None:
+            return (piece,)
         data = event.data.strip()
         if data == DONE:
             if self._is_foreign and not self._is_known:
@@ -51,7 +55,7 @@ class PlainDecoder:
         match payload.get("type"):
             case "text":
                 text = text_in(payload["delta"], "delta")
-                return (TextDelta(text),) if text else ()
+                return self._say(text, event.data) if text else ()
             case "tool_call_start":
                 return (self._start(payload),)
             case "tool_call_delta":
@@ -69,6 +73,11 @@ class PlainDecoder:
 
     def finish(self) -> Iterable[Delta]:
         return ()
+
+    def _say(self, text: str, data: str) -> Iterable[Delta]:
+        piece = TextDelta(text)
+        self._template.learn(data, "delta", piece)
+        return (piece,)
 
     def _start(self, payload: dict[str, Any]) -> ToolCallStart:
         index = _index(payload)

@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from typing import TypeAlias
+
+from rillet.operators import ReasoningDelta, TextDelta
+
+# What stands in a JSON string as it is: no quotes, backslashes, control characters and surrogates.
+_VERBATIM = r'[^"\\\x00-\x1f\ud800-\udfff]'
 # Fillers that some servers put last, so that an event's length does not tell that of its text.
-_FILLERS = ('"obfuscation":"', '"p":"')
-_CREDIT = 8
+_FILLER = re.compile(rf'"(?:obfuscation|p)":"({_VERBATIM}*)"\}}\Z')
+# How often it is worth learning without reading anything, how many shapes are learnt, and how long those are.
+_TRIES = 8
+_MAX_SHAPES = 16
+_MAX_SHAPE = 1_000
+
+_STRING = f'"{_VERBATIM}*"'
+_NUMBER = "(?:0|[1-9][0-9]{0,14})"
+
+_never = re.compile("(?!)")
+_brackets = re.compile(r'"[\]} ]*')
+_verbatim = re.compile(f"{_VERBATIM}+")
+
+Match: TypeAlias = Callable[[str, int], re.Match[str] | None]
 
 
 class TextTemplate:
@@ -12,64 +32,69 @@ class TextTemplate:
 
     The next piece of text mostly comes in an event that is otherwise the same. Between the same beginning and the same
     end, a string without quotes, backslashes and control characters can be nothing but that value; so the event says
-    what the learnt one said, with another text. A server whose events all differ is given up after a few tries.
+    what the learnt one said, with another text. Blanks at the end may differ, and a filler may. A server whose events
+    all differ is given up after a few tries.
 
     Args:
-        key: The key of the text.
+        free: The keys, before the text, of strings and numbers that may differ too, since the dialect reads none.
     """
 
-    __slots__ = ("_credit", "_end", "_filler", "_key", "_start")
+    __slots__ = ("_choice", "_free", "_kind", "_known", "_match", "_start", "_tries")
 
-    def __init__(self, key: str) -> None:
-        self._key = f'"{key}"'
+    def __init__(self, *free: str) -> None:
+        keys = "|".join(map(re.escape, free))
+        self._free = re.compile(rf'"(?:{keys})":\s*({_STRING}|{_NUMBER})') if free else _never
+        self._kind: type[TextDelta | ReasoningDelta] = TextDelta
+        self._choice = 0
         self._start = ""
-        self._end = ""  # from the quote that closes the text on
-        self._filler = False  # whether a filler follows that end, which may differ
-        self._credit = _CREDIT
+        self._match: Match | None = None  # the text, and what follows it
+        self._known: dict[str, Match] = {}
+        self._tries = _TRIES
 
-    def learn(self, data: str, text: str) -> bool:
-        """Learn an event, which was parsed, and its text; whether that could be done."""
-        if not self._credit or not _is_verbatim(text):
+    def learn(self, data: str, key: str, delta: TextDelta | ReasoningDelta) -> bool:
+        """Learn an event, which was parsed, and the delta made of what a key has in it; whether that could be done."""
+        if not self._tries or not _verbatim.fullmatch(delta.text):
             return False
-        self._credit -= 1
-        self._start = ""
-        if data.count(self._key) == 1:
-            at = data.index(self._key) + len(self._key)
-            at += next((len(mark) for mark in (':"', ': "') if data.startswith(mark, at)), 0)
-            if data[at - 1] == '"' and data.startswith(text + '"', at):
-                self._keep(data[:at], data[at + len(text) :])
-        return bool(self._start)
+        self._tries -= 1
+        self._match = None
+        places = [place.end() for place in re.finditer(rf'"{key}"\s*:\s*', data)]
+        if len(places) == 1 and data.startswith(f'"{delta.text}"', places[0]):
+            at = places[0] + 1
+            self._match = self._matcher(data, at, at + len(delta.text))
+            self._kind, self._choice = type(delta), delta.choice
+        return self._match is not None
 
-    def read(self, data: str) -> str:
-        """The text of an event like the one learnt; "" where it is not like it."""
-        if not self._start or not data.startswith(self._start):
-            return ""
-        at = len(self._start)
-        end = data.find('"', at)
-        if not data.startswith(self._end, end):
-            return ""
-        if not self._ends_at(data, end + len(self._end)):
-            return ""
-        text = data[at:end]
-        if not _is_verbatim(text):
-            return ""
-        self._credit = _CREDIT
-        return text
+    def read(self, data: str) -> TextDelta | ReasoningDelta | None:
+        """What an event like the one learnt gives; None where it is not like it."""
+        if self._match is None or not data.startswith(self._start):
+            return None
+        found = self._match(data, len(self._start))
+        if found is None:
+            return None
+        self._tries = _TRIES
+        return self._kind(found[1], self._choice)
 
-    def _ends_at(self, data: str, rest: int) -> bool:
-        """Whether nothing but a filler, where there is one, follows what was learnt."""
-        if not self._filler:
-            return rest == len(data)
-        return rest + 2 <= len(data) and data.endswith('"}') and _is_verbatim(data[rest:-2])
-
-    def _keep(self, start: str, end: str) -> None:
-        self._start, self._end, self._filler = start, end, False
-        for mark in _FILLERS:
-            head, found, filler = end.rpartition(mark)
-            if found and filler.endswith('"}') and _is_verbatim(filler[:-2]):
-                self._end, self._filler = head + mark, True
+    def _matcher(self, data: str, at: int, end: int) -> Match | None:
+        """What matches the text between two places and all around it that may differ; None where that is too much."""
+        free = list(self._free.finditer(data, 0, at))
+        start = free[0].start(1) if free else at
+        self._start = data[:start]
+        if len(data) - start - (end - at) > _MAX_SHAPE:
+            return None
+        pieces: list[str] = []
+        for value in free:
+            pieces += re.escape(data[start : value.start(1)]), _STRING if value[1].startswith('"') else _NUMBER
+            start = value.end(1)
+        shape = "".join(pieces) + re.escape(data[start:at]) + f"({_VERBATIM}+)" + _closed(data[end:])
+        if shape not in self._known and len(self._known) < _MAX_SHAPES:
+            self._known[shape] = re.compile(shape).fullmatch
+        return self._known.get(shape)
 
 
-def _is_verbatim(text: str) -> bool:
-    """Whether JSON writes the string as it is."""
-    return '"' not in text and "\\" not in text and text.isprintable()
+def _closed(end: str) -> str:
+    """What matches the part after the text."""
+    if filler := _FILLER.search(end):
+        return re.escape(end[: filler.start(1)]) + f'{_VERBATIM}*"}}'
+    if _brackets.fullmatch(end):
+        return " *".join(map(re.escape, end.replace(" ", "")))
+    return re.escape(end)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rillet.operators import Chain, Stage, WireEvent
+from rillet.operators import Chain, ServerSentEvent, Stage, WireEvent
 from rillet.operators.decode_utf8 import DecodeUtf8
 from rillet.operators.errors import InvalidUtf8, LimitExceeded, StreamError, TruncatedStream
 from rillet.operators.frame_sse import FrameSse
@@ -27,7 +27,7 @@ def the_three(
     return Chain(
         DecodeUtf8(max_bytes=max_bytes),
         SplitLines(max_line=max_line, eof="dispatch" if {eof, stray, half} & {"dispatch", "fail"} else "discard"),
-        GroupEvents(max_event=max_event, eof=eof, stray=stray, half=half),
+        GroupEvents(ServerSentEvent, max_event=max_event, eof=eof, stray=stray, half=half),
     )
 
 

@@ -177,7 +177,7 @@ def test_an_endless_event_is_stopped(line: str) -> None:
     pulled = itertools.count()
     endless = (line for _ in pulled)
     with pytest.raises(LimitExceeded):
-        list(GroupEvents(max_event=70, stray="dispatch").feed(endless))
+        list(GroupEvents(ServerSentEvent, max_event=70, stray="dispatch").feed(endless))
     assert next(pulled) == 11
 
 
@@ -189,7 +189,7 @@ FIELDS = st.builds("{}{}{}".format, NAMES, st.sampled_from(["", ":", ": "]), st.
     st.lists(st.just("") | FIELDS), st.sampled_from(["discard", "dispatch"]), st.sampled_from(["ignore", "dispatch"])
 )
 def test_any_lines_give_events_and_no_exception(lines: list[str], eof: Any, stray: Any) -> None:
-    stage = GroupEvents(eof=eof, stray=stray)
+    stage = GroupEvents(ServerSentEvent, eof=eof, stray=stray)
     events = [*stage.feed(lines), *stage.finish()]
     assert all(type(event) is ServerSentEvent and event.event for event in events)
 
@@ -197,4 +197,6 @@ def test_any_lines_give_events_and_no_exception(lines: list[str], eof: Any, stra
 @given(st.lists(st.just("") | FIELDS))
 def test_any_lines_without_stray_ones_give_the_same_with_stray_dispatch(lines: list[str]) -> None:
     fields = [line for line in lines if line.partition(":")[0] in ("", "data", "event", "id", "retry")]
-    assert list(GroupEvents(stray="dispatch").feed(fields)) == list(GroupEvents().feed(lines))
+    assert list(GroupEvents(ServerSentEvent, stray="dispatch").feed(fields)) == list(
+        GroupEvents(ServerSentEvent).feed(lines)
+    )

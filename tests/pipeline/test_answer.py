@@ -97,28 +97,6 @@ def test_it_may_be_read_at_any_time() -> None:
     assert (before.text, made.message().text) == ("a", "ab")
 
 
-@pytest.mark.parametrize(
-    ("deltas", "taken"),
-    [
-        ([], 0),
-        ([TextDelta("b")], 1),
-        ([TextDelta("b"), TextDelta("c")], 2),
-        ([TextDelta("b"), ReasoningDelta("x"), TextDelta("c")], 1),
-        ([TextDelta("b"), TextDelta("c", 1)], 1),
-        ([Done()], 0),
-    ],
-)
-def test_text_is_taken_as_far_as_it_goes(deltas: list[Delta], taken: int) -> None:
-    made = answer(TextDelta("a"))
-    assert made.add_text(deltas) == taken
-    assert made.message().text == "a" + "".join(delta.text for delta in deltas[:taken] if type(delta) is TextDelta)
-
-
-def test_text_of_a_choice_that_has_not_spoken_is_not_taken() -> None:
-    made = Answer()
-    assert (made.add_text([TextDelta("a")]), made.is_empty) == (0, True)
-
-
 choices: Any = st.integers(0, 2)
 texts: Any = st.text(min_size=1, max_size=3)
 a_delta: Any = st.one_of(
@@ -133,11 +111,10 @@ a_delta: Any = st.one_of(
 
 
 @given(st.lists(st.lists(a_delta, max_size=5), max_size=5))
-def test_by_the_short_way_it_is_the_same(batches: list[list[Delta]]) -> None:
+def test_by_the_batch_it_is_the_same(batches: list[list[Delta]]) -> None:
     short, long = Answer(), Answer()
     for batch in batches:
-        for delta in batch[short.add_text(batch) :]:
-            short.add(delta)
+        short.extend(batch)
         for delta in batch:
             long.add(delta)
     assert (short.messages, short.is_empty) == (long.messages, long.is_empty)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rillet.operators import Delta, ServerSentEvent
+from rillet.operators import Delta, ReasoningDelta, ServerSentEvent, TextDelta
 from rillet.operators.errors import StreamError
 from rillet.pipeline.protocols import openai_chat
 from rillet.pipeline.protocols.text_template import TextTemplate
@@ -39,7 +39,7 @@ def deltas_of(events: list[str]) -> tuple[list[Delta], type[StreamError] | None]
 
 
 class Unlearnt(TextTemplate):
-    def learn(self, data: str, text: str) -> bool:
+    def learn(self, data: str, key: str, delta: TextDelta | ReasoningDelta) -> bool:
         return False
 
 
@@ -65,9 +65,9 @@ PADDED = '{"content":"%s","obfuscation":"%s"}'
 
 @pytest.mark.parametrize("text", ["b", "longer than before", "é 漢", "{}[]:,"])
 def test_an_event_like_the_one_learnt_is_read(text: str) -> None:
-    template = TextTemplate("content")
-    assert template.learn(EVENT % "a", "a")
-    assert template.read(EVENT % text) == text
+    template = TextTemplate()
+    assert template.learn(EVENT % "a", "content", TextDelta("a"))
+    assert template.read(EVENT % text) == TextDelta(text)
 
 
 @pytest.mark.parametrize(
@@ -84,31 +84,31 @@ def test_an_event_like_the_one_learnt_is_read(text: str) -> None:
     ],
 )
 def test_anything_else_is_not(data: str) -> None:
-    template = TextTemplate("content")
-    assert template.learn(EVENT % "a", "a")
-    assert template.read(data) == ""
+    template = TextTemplate()
+    assert template.learn(EVENT % "a", "content", TextDelta("a"))
+    assert template.read(data) is None
 
 
 def test_a_filler_may_differ_and_nothing_behind_it() -> None:
-    template = TextTemplate("content")
-    assert template.learn(PADDED % ("a", "xy"), "a")
-    assert template.read(PADDED % ("b", "z")) == "b"
-    assert template.read(PADDED % ("b", 'z","error":"1')) == ""
+    template = TextTemplate()
+    assert template.learn(PADDED % ("a", "xy"), "content", TextDelta("a"))
+    assert template.read(PADDED % ("b", "z")) == TextDelta("b")
+    assert template.read(PADDED % ("b", 'z","error":"1')) is None
 
 
 @pytest.mark.parametrize("filler", ['"', "}", ""])
 def test_a_filler_that_is_cut_is_not_taken_for_one(filler: str) -> None:
-    template = TextTemplate("content")
-    assert template.learn(PADDED % ("a", "xy"), "a")
-    assert template.read('{"content":"b","obfuscation":"' + filler) == ""
+    template = TextTemplate()
+    assert template.learn(PADDED % ("a", "xy"), "content", TextDelta("a"))
+    assert template.read('{"content":"b","obfuscation":"' + filler) is None
 
 
 @pytest.mark.parametrize(("data", "text"), [(EVENT % '\\"', '"'), ('{"a":{"content":"x"},"content":"x"}', "x")])
 def test_what_can_not_be_told_apart_is_not_learnt(data: str, text: str) -> None:
-    assert not TextTemplate("content").learn(data, text)
+    assert not TextTemplate().learn(data, "content", TextDelta(text))
 
 
 def test_a_server_whose_events_all_differ_is_given_up() -> None:
-    template = TextTemplate("content")
-    learnt = [template.learn(f'{{"id":{n},"content":"a"}}', "a") for n in range(20)]
+    template = TextTemplate()
+    learnt = [template.learn(f'{{"id":{n},"content":"a"}}', "content", TextDelta("a")) for n in range(20)]
     assert learnt == [True] * 8 + [False] * 12
