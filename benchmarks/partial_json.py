@@ -57,7 +57,7 @@ class Effort(NamedTuple):
     doublings: int
 
 
-FULL = Effort(largest=512, rounds=5, patience=5, doublings=3)
+FULL = Effort(largest=512, rounds=3, patience=5, doublings=3)
 QUICK = Effort(largest=8, rounds=3, patience=0.1, doublings=1)
 GROWTH_SIZE = 64 * 1024
 GROWTH_ROUNDS = 9
