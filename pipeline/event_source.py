@@ -227,7 +227,7 @@ class _Feed:
         return Chain(
             DecodeUtf8(max_bytes=None),
             SplitLines(max_line=stream.max_line),
-            GroupEvents(max_event=stream.max_event, position=self._position),
+            GroupEvents(ServerSentEvent, max_event=stream.max_event, position=self._position),
             _NewEvents(self.is_new),
         )
 
