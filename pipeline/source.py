@@ -250,12 +250,11 @@ class _Reading:
 
     async def _next(self, response: aiohttp.ClientResponse) -> bytes:
         await self._window_open()
+        broke: Exception | None = None
         try:
             chunk = await response.content.readany()
         except BREAKS as error:
             chunk, broke = _left(response.content), error
-        else:
-            broke = None
         fault = response.content.exception() or broke
         if not chunk and isinstance(fault, Exception):
             raise self._broken(fault) from fault
