@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rillet.operators import Chain, ServerSentEvent, Stage, WireEvent
@@ -77,9 +77,20 @@ blocks = st.sampled_from(
 )
 ends = st.sampled_from([b"\n", b"\n", b"\n", b"\n\n", b"\n\n", b"\r\n", b"\r\n\r\n", b"\r", b"\n\r", b""])
 streams = st.lists(st.tuples(blocks, ends), max_size=12).map(lambda parts: b"".join(a + b for a, b in parts))
-plain_streams = st.lists(
-    st.sampled_from([b"data: a\n\n", "data: é🎈\n\n".encode(), b"data: {}\n", b"\n", b": x\n\n", b"data: b\n\n" * 3]),
-    max_size=9,
+common = [
+    b"data: a\n\n",
+    "data: é🎈\n\n".encode(),
+    b"data: {}\n",
+    b"\n",
+    b": x\n\n",
+    b"data: b\n\n" * 3,
+    b"event: x\ndata: a\n\n",
+    b"event: \ndata: a\n\n",
+    b"event: y\n",
+    b"event: z\ndata: b\n\n" * 3,
+]
+plain_streams = st.lists(st.sampled_from(common), max_size=9).map(b"".join) | st.lists(
+    st.sampled_from([block.replace(b"\n", b"\r\n") for block in common]), max_size=9
 ).map(b"".join)
 limits = st.sampled_from([None, None, 5, 33, 34, 35, 40, 60, 100])
 options = st.fixed_dictionaries(
@@ -98,6 +109,7 @@ def cut(wire: bytes, places: list[int]) -> list[bytes]:
     return [wire[a:b] for a, b in itertools.pairwise(sorted([0, len(wire), *(n % (len(wire) + 1) for n in places)]))]
 
 
+@settings(max_examples=400)
 @given(
     st.sampled_from([b"", b"\xef\xbb\xbf"]),
     streams | plain_streams | st.binary(max_size=40),
@@ -156,6 +168,20 @@ def test_endless_input_is_stopped() -> None:
     with pytest.raises(LimitExceeded):
         list(FrameSse(max_line=1_000).feed(b"x" * 100 for _ in pulled))
     assert next(pulled) == 11
+
+
+@pytest.mark.parametrize("ends", [b"\n", b"\r\n", b"\r"])
+def test_an_event_a_chunk_with_and_without_a_type(ends: bytes) -> None:
+    pieces = [
+        b": hi\n\n",
+        b"data: a\n\n",
+        b"event: x\ndata: b\n\n",
+        b"event: \ndata: c\n\n",
+        b"event: y\n\n",
+        b"data: d\n\n",
+    ]
+    events = [("message", "a"), ("x", "b"), ("message", "c"), ("message", "d")]
+    assert outcome(FrameSse(), [piece.replace(b"\n", ends) for piece in pieces]) == (events, "")
 
 
 def test_bytes_seen_counts_what_was_fed() -> None:
