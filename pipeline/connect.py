@@ -117,7 +117,7 @@ def in_force(timeouts: Timeouts, session: aiohttp.ClientSession, request: Reques
         connect=_shorter(own.connect, timeouts.connect),
         liveness=_shorter(own.sock_read, timeouts.liveness),
         progress=timeouts.progress,
-        total=_shorter(asked and asked.total, timeouts.total),
+        total=_shorter(asked.total if asked else None, timeouts.total),
     )
 
 

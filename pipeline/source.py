@@ -266,13 +266,23 @@ class _Reading:
             piece = piece[size:]
 
     async def _window_open(self) -> None:
-        if self._window is None:
+        if self._window is None or self._window.room:
             return
         self._waits = True
+        self._time_silence(None)
         try:
             self._meter.stalls += await until_open(self._window)
         finally:
             self._waits = False
+            self._time_silence(self._timeouts.liveness)
+
+    def _time_silence(self, seconds: float | None) -> None:
+        """aiohttp's timer would count on while nobody reads."""
+        connection = None if self._response is None else self._response.connection
+        protocol = None if connection is None else connection.protocol
+        if protocol is not None and protocol.is_connected():
+            protocol.read_timeout = seconds
+            protocol.start_timeout()
 
     def _push(self, piece: bytes) -> None:
         with self._lock:
