@@ -144,8 +144,7 @@ class _Reading:
         if asyncio.current_task(self._loop) is self._task:
             return  # inside on_next: the reading goes no further once that returns
         self._task.cancel()
-        if self._response is not None:
-            self._response.close()
+        self._close()  # a task that has not begun never will, and has no other to do it
 
     def _fail(self, error: Exception) -> None:
         if self._fault is None and not self._task.done():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import socket
 import struct
 import threading
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -453,6 +455,17 @@ async def test_disposing_stops_and_closes_at_once(
             thread.join()
         await sandbox.requests_over()
         assert seen == before
+
+
+async def test_disposed_before_it_began_it_leaves_no_timer_behind(
+    session: aiohttp.ClientSession, eventually: Eventually
+) -> None:
+    seen = Seen()
+    flow = deltas(post(session, "http://127.0.0.1:1", timeouts=Timeouts(total=1_000)), "openai-chat")
+    flow.subscribe(seen).dispose()
+    gone = weakref.ref(seen)
+    del seen
+    await eventually(lambda: [gc.collect(), gone()][1] is None)
 
 
 async def test_after_done_the_connection_is_reused(session: aiohttp.ClientSession, eventually: Eventually) -> None:
