@@ -13,7 +13,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 from rillet.operators import ByteWindow, Meter, Stage
-from rillet.operators.errors import DeadlineExceeded, IdleTimeout, TruncatedStream
+from rillet.operators.errors import DeadlineExceeded, IdleTimeout, StreamError, TruncatedStream
 from rillet.operators.meter import current_meter
 from rillet.operators.window import current_window
 
@@ -235,15 +235,15 @@ class _Reading:
         await self._window_open()
         try:
             chunk = await response.content.readany()
-        except FAILURES:
-            chunk = _left(response.content)
-        error = response.content.exception()
-        if not chunk and isinstance(error, Exception):
-            raise self._broken(error) from error
+            loss = response.content.exception()
+        except FAILURES as error:
+            chunk, loss = _left(response.content), error
+        if not chunk and loss is not None:
+            raise self._broken(loss) from loss
         self._bytes_read += len(chunk)
         return chunk
 
-    def _broken(self, error: Exception) -> Exception:
+    def _broken(self, error: BaseException) -> StreamError:
         if isinstance(error, aiohttp.SocketTimeoutError):
             return silence(self._timeouts.liveness, self._bytes_read)
         return TruncatedStream(
