@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from ssl import SSLContext
-from typing import TypedDict, cast
+from typing import Literal, TypedDict, cast
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -167,18 +167,18 @@ async def _request(
         message = f"no connection to {urlsplit(url).hostname} in time"
         raise ConnectTimeout(message, retry_safe=True) from error
     except aiohttp.SocketTimeoutError as error:
-        raise silence(timeouts.liveness, 0) from error
+        raise silence("liveness", timeouts.liveness, 0) from error
     except (*FAILURES, UnicodeError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
         raise TransportError(f"no answer from {urlsplit(url).hostname}: {reason}", retry_safe=True) from error
 
 
-def silence(seconds: float | None, bytes_seen: int) -> IdleTimeout:
-    """The error for a connection on which no byte came for so many seconds."""
+def silence(which: Literal["liveness", "progress"], seconds: float | None, bytes_seen: int) -> IdleTimeout:
+    """The error for a connection on which no byte, or nothing but heartbeats, came for so many seconds."""
+    what = "no byte" if which == "liveness" else "nothing but heartbeats"
     waited = "in time" if seconds is None else f"for {seconds:g} s"
-    return IdleTimeout(
-        f"no byte came {waited}, after {bytes_seen:,} bytes of the body", seconds=seconds, bytes_seen=bytes_seen
-    )
+    message = f"{what} came {waited}, after {bytes_seen:,} bytes of the body"
+    return IdleTimeout(message, which=which, seconds=seconds, bytes_seen=bytes_seen)
 
 
 def _shorter(*seconds: float | None) -> float | None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Unpack
+from typing import Literal, Unpack
 
 import aiohttp
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 from rillet.operators import ByteWindow, Meter, Stage
-from rillet.operators.errors import DeadlineExceeded, IdleTimeout, TransportError, TruncatedStream
+from rillet.operators.errors import DeadlineExceeded, TransportError, TruncatedStream
 from rillet.operators.meter import current_meter, metering
 from rillet.operators.window import current_window
 
@@ -25,7 +24,7 @@ from .timeouts import DEFAULT_TIMEOUTS, Timeouts
 PIECE = 4 * 1024  # a window of less room than this is not worth the slicing
 DRAIN_BYTES = 64 * 1024
 DRAIN_SECONDS = 0.02
-PROGRESS_TICKS = 4
+TICKS = 4
 LEAVE_SECONDS = 1.0
 SESSION_SECONDS = 0.25
 
@@ -130,7 +129,7 @@ class _Reading:
         if total is not None:
             self._timers["total"] = self._loop.call_later(total, self._expire, total)
         if progress is not None and self._meter.feeds_decoder:
-            self._watch_progress(progress, self._meter.deltas, 0)
+            self._watch("progress", progress, self._meter.deltas)
 
     def dispose(self) -> None:
         self._disposed = True
@@ -169,19 +168,22 @@ class _Reading:
         else:
             self._timers["session"] = self._loop.call_later(SESSION_SECONDS, self._watch_session, session)
 
-    def _watch_progress(self, seconds: float, seen: int, idle: int) -> None:
-        """One coarse timer a stream, not one a delta: it looks four times, and is late by a quarter at most."""
-        if idle == PROGRESS_TICKS:
-            message = f"nothing but heartbeats came for {seconds:g} s, after {self._bytes_read:,} bytes of the body"
-            self._fail(IdleTimeout(message, which="progress", seconds=seconds, bytes_seen=self._bytes_read))
+    def _watch(self, which: Literal["liveness", "progress"], seconds: float, seen: int = 0, idle: int = 0) -> None:
+        """One coarse timer a stream, not one a read or a delta: it looks four times, and is late by a quarter at most.
+
+        Time that is spent waiting for a window is nobody's silence.
+        """
+        if idle == TICKS:
+            self._fail(silence(which, seconds, self._bytes_read))
             return
-        self._timers["progress"] = self._loop.call_later(
-            seconds / PROGRESS_TICKS, self._look_for_progress, seconds, seen, idle, self._waits
+        self._timers[which] = self._loop.call_later(
+            seconds / TICKS, self._look, which, seconds, seen, idle, self._waits
         )
 
-    def _look_for_progress(self, seconds: float, seen: int, idle: int, waited: bool) -> None:
-        moved = self._waits or waited or self._meter.deltas != seen
-        self._watch_progress(seconds, self._meter.deltas, 0 if moved else idle + 1)
+    def _look(self, which: Literal["liveness", "progress"], seconds: float, seen: int, idle: int, waited: bool) -> None:
+        now = self._bytes_read if which == "liveness" else self._meter.deltas
+        moved = self._waits or waited or now != seen
+        self._watch(which, seconds, now, 0 if moved else idle + 1)
 
     async def _run(self, answer: Callable[[], Awaitable[aiohttp.ClientResponse]]) -> None:
         failure: Exception | None = None
@@ -214,6 +216,7 @@ class _Reading:
 
     async def _read(self, response: aiohttp.ClientResponse, unpack: Stage[bytes, bytes] | None) -> None:
         self._watch_connection(response)
+        self._take_clock(response)
         while chunk := await self._next(response):
             for n, piece in enumerate(unpack.feed((chunk,)) if unpack else (chunk,)):
                 if n:
@@ -239,6 +242,17 @@ class _Reading:
             self._gone.add_done_callback(_heard)  # once a connection, however many answers come on it
             self._gone.add_done_callback(self._connection_gone)
 
+    def _take_clock(self, response: aiohttp.ClientResponse) -> None:
+        """From here on silence is timed here: aiohttp's clock also runs while a full window keeps us from reading, and
+        goes on in the pool, where it spoils the connection for the next request.
+        """
+        protocol = response.connection and response.connection.protocol
+        if protocol is not None:
+            protocol.read_timeout = None
+            protocol.start_timeout()  # which stops it, since there is no time
+        if self._timeouts.liveness is not None:
+            self._watch("liveness", self._timeouts.liveness)
+
     def _connection_gone(self, gone: asyncio.Future[None]) -> None:
         assert self._response is not None
         content = self._response.content
@@ -261,9 +275,7 @@ class _Reading:
         self._bytes_read += len(chunk)
         return chunk
 
-    def _broken(self, error: Exception) -> Exception:
-        if isinstance(error, aiohttp.SocketTimeoutError):
-            return silence(self._timeouts.liveness, self._bytes_read)
+    def _broken(self, error: Exception) -> TruncatedStream:
         return TruncatedStream(
             f"the connection broke after {self._bytes_read:,} bytes of the body: {type(error).__name__}",
             bytes_seen=self._bytes_read,
@@ -285,12 +297,10 @@ class _Reading:
     async def _window_open(self) -> None:
         if self._window is None or self._window.room:
             return
-        assert self._response is not None
         log.debug("waiting for the consumer, after %d bytes", self._bytes_read)
         self._waits = True
         try:
-            with _silence_excused(self._response):
-                self._meter.add_stalls(await until_open(self._window))
+            self._meter.add_stalls(await until_open(self._window))
         finally:
             self._waits = False
 
@@ -340,23 +350,6 @@ def _left(content: aiohttp.StreamReader) -> bytes:
         return content.read_nowait()
     finally:
         content.set_exception(fault)
-
-
-@contextmanager
-def _silence_excused(response: aiohttp.ClientResponse) -> Generator[None]:
-    """Stop aiohttp's clock while nobody reads: it goes on where a socket that was paused is paused again."""
-    protocol = response.connection and response.connection.protocol
-    if protocol is None:
-        yield
-        return
-    seconds, protocol.read_timeout = protocol.read_timeout, None
-    protocol.start_timeout()
-    try:
-        yield
-    finally:
-        if protocol.is_connected() and not response.content.is_eof():
-            protocol.read_timeout = seconds
-            protocol.start_timeout()
 
 
 def _session_closed() -> TransportError:

@@ -7,6 +7,7 @@ import gzip
 import importlib
 import json
 import sys
+import time
 import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -138,6 +139,19 @@ async def test_aws_names_the_error_in_a_header(session: aiohttp.ClientSession) -
 )
 async def test_how_long_to_wait(session: aiohttp.ClientSession, headers: dict[str, str], seconds: float | None) -> None:
     assert (await refused(session, web.Response(status=503, headers=headers))).retry_after == seconds
+
+
+def test_a_date_without_a_zone_is_in_utc_wherever_we_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_an_hour = time.strftime("%a %b %d %H:%M:%S %Y", time.gmtime(time.time() + 3_600))
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        seconds = connect._retry_after({"Retry-After": in_an_hour})
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert seconds is not None
+    assert 3_000 < seconds <= 3_600
 
 
 HOSTILE: dict[str, bytes] = {

@@ -275,7 +275,8 @@ async def reset(run: Run, writer: asyncio.StreamWriter) -> None:
 
 
 async def stall(run: Run, writer: asyncio.StreamWriter) -> None:
-    await run.skip(60.1)
+    while not run.over.is_set():
+        await run.skip(15.1)
 
 
 async def deadline(run: Run, writer: asyncio.StreamWriter) -> None:
@@ -316,7 +317,7 @@ FAULTS = (
         {"close-delimited": "TruncatedStream ← ClientConnectionError"},
     ),
     Fault("session closed", close_session, LOST, "TruncatedStream ← ClientConnectionError"),
-    Fault("stall", stall, *("IdleTimeout (liveness) ← SocketTimeoutError",) * 2),
+    Fault("stall", stall, "IdleTimeout (liveness) ← SocketTimeoutError", "IdleTimeout (liveness)"),
     Fault(
         "heartbeats only",
         heartbeats,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import socket
 import struct
 import threading
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -321,6 +323,42 @@ async def test_what_came_before_the_connection_broke_is_not_lost(
     assert seen[:-1] == [TextDelta("Hi"), TextDelta("Hi"), Done()]
 
 
+async def test_time_that_the_source_waits_for_its_window_is_nobody_s_silence(
+    session: aiohttp.ClientSession, eventually: Eventually
+) -> None:
+    window, seen, taken = ByteWindow(1), Seen(), asyncio.Event()
+
+    async def patient(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 9\r\n\r\nbefore ")
+        await taken.wait()
+        writer.write(b"it")
+        await reader.read()
+        writer.close()
+
+    async with serving_raw(patient) as url:
+        source = bytes_from(session, "GET", url, window=window, timeouts=Timeouts(liveness=0.1))
+        source.subscribe(seen)
+        await eventually(lambda: window.stalls)
+        await asyncio.sleep(0.15)
+        window.release_all()
+        taken.set()
+        assert await seen.outcome() == "completed"
+        await session.close()
+    assert b"".join(seen[:-1]) == b"before it"  # type: ignore[arg-type]
+
+
+async def test_silence_counts_again_once_the_window_is_open(
+    session: aiohttp.ClientSession, eventually: Eventually
+) -> None:
+    window, seen = ByteWindow(1), Seen()
+    async with Sandbox(fault=Fault("stall", after=100)) as base_url:
+        post(session, base_url, window=window, timeouts=Timeouts(liveness=0.05)).subscribe(seen)
+        await eventually(lambda: window.stalls)
+        window.release_all()
+        assert type(await seen.outcome()) is IdleTimeout
+
+
 async def test_a_bomb_does_not_stop_the_loop(session: aiohttp.ClientSession, eventually: Eventually) -> None:
     """One read of the socket unpacks to a hundred megabytes: what else runs here has its turns meanwhile."""
     bomb = gzip.compress(bytes(1 << 22)) * 32
@@ -417,6 +455,17 @@ async def test_disposing_stops_and_closes_at_once(
             thread.join()
         await sandbox.requests_over()
         assert seen == before
+
+
+async def test_disposed_before_it_began_it_leaves_no_timer_behind(
+    session: aiohttp.ClientSession, eventually: Eventually
+) -> None:
+    seen = Seen()
+    flow = deltas(post(session, "http://127.0.0.1:1", timeouts=Timeouts(total=1_000)), "openai-chat")
+    flow.subscribe(seen).dispose()
+    gone = weakref.ref(seen)
+    del seen
+    await eventually(lambda: [gc.collect(), gone()][1] is None)
 
 
 async def test_after_done_the_connection_is_reused(session: aiohttp.ClientSession, eventually: Eventually) -> None:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import threading
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from reactivex import Observable, Subject
 from reactivex import operators as rxops
 from reactivex.scheduler import EventLoopScheduler
 from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
 
 from rillet.operators import ByteWindow, Delta, Done, Finish, TextDelta, bounded
-from rillet.operators.errors import IdleTimeout, LimitExceeded, NotAnEventStream
+from rillet.operators.errors import IdleTimeout, LimitExceeded, NotAnEventStream, StreamError
 from rillet.pipeline import Limits, Timeouts, bytes_from, deltas, iterate
 
 Eventually = Callable[[Callable[[], object]], Awaitable[None]]
@@ -119,8 +123,8 @@ async def test_a_line_of_two_megabytes_is_limited_by_our_limits_alone(session: a
     server = Server(saying(*(body[n : n + 8_192] for n in range(0, len(body), 8_192))))
     async with server.serving() as url:
         source = bytes_from(session, "POST", url)
-        given = await collected(deltas(source, "openai-chat", limits=Limits(max_event=4 << 20)))
-        assert given == [TextDelta("x" * 2_000_000), *ENDING]
+        answer = await collected(deltas(source, "openai-chat", limits=Limits(max_event=4 << 20)))
+        assert answer == [TextDelta("x" * 2_000_000), *ENDING]
         with pytest.raises(LimitExceeded):
             await collected(deltas(source, "openai-chat", limits=Limits(max_event=1 << 20)))
 
@@ -167,10 +171,50 @@ async def test_a_clean_end_is_not_asked_for_again(session: aiohttp.ClientSession
     events = (b"id: 0\nretry: 1\n" + event("Hel"), b"id: 1\n" + event("lo"), b"id: 2\n" + STOP, DONE)
     server = Server(saying(*events, b""))
     async with server.serving() as url:
-        given = await collected(deltas(bytes_from(session, "POST", url), "openai-chat"))
-        assert given == [TextDelta("Hel"), TextDelta("lo"), *ENDING]
+        answer = await collected(deltas(bytes_from(session, "POST", url), "openai-chat"))
+        assert answer == [TextDelta("Hel"), TextDelta("lo"), *ENDING]
         await asyncio.sleep(0.05)
         assert server.requests == 1
+
+
+# Whatever comes
+
+
+PLAIN = event("Hi") + STOP + DONE
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+ANSWERS = [
+    HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"%x\r\n%s\r\n0\r\n\r\n" % (len(PLAIN), PLAIN),
+    HEAD + b"Content-Length: %d\r\n\r\n" % len(PLAIN) + PLAIN,
+    HEAD + b"Content-Encoding: gzip, deflate\r\n\r\n" + zlib.compress(gzip.compress(PLAIN)),
+    b"HTTP/1.1 302 Found\r\nLocation: /x\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 429 No\r\nRetry-After: 7\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
+]
+
+
+async def outcome_of(answer: bytes) -> list[Delta] | StreamError:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    async with server, asyncio.timeout(10), aiohttp.ClientSession() as session:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        try:
+            return await collected(deltas(bytes_from(session, "POST", url), "openai-chat"))
+        except StreamError as error:
+            return error
+
+
+@given(st.sampled_from(ANSWERS), st.integers(0, 999), st.binary(max_size=3), st.integers(0, 3), st.booleans())
+def test_whatever_a_server_sends_only_stream_errors_leave(
+    answer: bytes, place: int, put: bytes, instead_of: int, cut: bool
+) -> None:
+    place %= len(answer)
+    hurt = answer[:place] + put + (b"" if cut else answer[place + instead_of :])
+    outcome = asyncio.run(outcome_of(hurt))
+    assert isinstance(outcome, StreamError) or outcome[-1] == Done()
 
 
 # Pressure
