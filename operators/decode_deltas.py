@@ -88,7 +88,7 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
                 continue
             count = len(deltas)
             if deltas[-1].__class__ is Done:
-                self._done = True
+                self._done = self._meter.is_done = True
                 break
         return deltas, None
 
@@ -96,7 +96,10 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
         if self._done:
             return
         try:
-            yield from self._decoder.finish()
+            for delta in self._decoder.finish():
+                self._meter.deltas += 1
+                self._meter.is_done |= delta.__class__ is Done
+                yield delta
         except StreamError:
             raise
         except SHAPE_ERRORS as error:

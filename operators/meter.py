@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -14,20 +14,32 @@ class Meter:
 
     Attributes:
         bytes_read: How many bytes the source has handed on, decompressed.
+        first_byte: What `clock` said as the first of them came, None before that and without a clock.
         stalls: How often the source waited for a full window.
         reads_deltas: Whether a stage here decodes deltas: without one, no delta is missed.
         deltas: How many deltas were decoded: what counts as progress.
         heartbeats: How many comments and events came that gave none.
+        is_done: Whether `Done` was decoded.
+        clock: Tells the time, in seconds from any start; whoever measures sets it.
     """
 
-    __slots__ = ("bytes_read", "deltas", "heartbeats", "reads_deltas", "stalls")
+    __slots__ = ("bytes_read", "clock", "deltas", "first_byte", "heartbeats", "is_done", "reads_deltas", "stalls")
 
     def __init__(self) -> None:
         self.bytes_read = 0
+        self.first_byte: float | None = None
         self.stalls = 0
         self.reads_deltas = False
         self.deltas = 0
         self.heartbeats = 0
+        self.is_done = False
+        self.clock: Callable[[], float] | None = None
+
+    def add_bytes(self, count: int) -> None:
+        """The source has read `count` bytes, and hands them on next."""
+        if not self.bytes_read and self.clock is not None:
+            self.first_byte = self.clock()
+        self.bytes_read += count
 
 
 def current_meter() -> Meter | None:

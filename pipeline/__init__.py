@@ -9,6 +9,7 @@ from .client import Asking, ask, collect_stream, stream_llm
 from .connect import RequestOptions
 from .for_each import for_each
 from .iterate import iterate
+from .measure import Outcome, StreamStats, measure
 from .protocols import PROTOCOLS, find_protocol
 from .providers import PROVIDERS, Prompt, Provider
 from .source import bytes_from
@@ -21,11 +22,13 @@ __all__ = [
     "Asking",
     "ByteWindow",
     "Limits",
+    "Outcome",
     "Prompt",
     "Provider",
     "RequestOptions",
     "SSEParser",
     "StreamAssembler",
+    "StreamStats",
     "Timeouts",
     "ask",
     "bytes_from",
@@ -34,6 +37,7 @@ __all__ = [
     "find_protocol",
     "for_each",
     "iterate",
+    "measure",
     "parse_arguments",
     "parse_sse",
     "stream_llm",

@@ -29,6 +29,8 @@ PROGRESS_TICKS = 4
 LEAVE_SECONDS = 1.0
 SESSION_SECONDS = 0.25
 
+OVER = "%d bytes read, %d stalls, then %s"
+
 # The loop itself holds its tasks weakly: one that waits for a window only its consumer knows would be collected.
 _reading: set[asyncio.Task[None]] = set()
 
@@ -194,7 +196,7 @@ class _Reading:
             failure = error
         finally:
             self._close()
-        log.debug("%d bytes read, then %s", self._bytes_read, _word(failure))
+        log.debug(OVER, self._bytes_read, self._meter.stalls, "disposed" if self._disposed else _word(failure))
         if failure is None:
             self._tell(self._observer.on_completed)
         else:
@@ -275,7 +277,7 @@ class _Reading:
             size = len(piece) if window is None else min(len(piece), max(window.room, PIECE))
             if window is not None:
                 window.add(size)
-            self._meter.bytes_read += size
+            self._meter.add_bytes(size)
             self._push(piece[:size])
             piece = piece[size:]
 

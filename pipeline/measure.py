@@ -1,0 +1,175 @@
+"""`measure`: what one stream took, and how it ended, without a word of what it said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from time import perf_counter
+from typing import Literal, TypeAlias, TypeVar
+
+from reactivex import Observable
+
+from rillet.operators import Done, Finish, FinishReason, Meter, Usage
+from rillet.operators.errors import StreamError, TruncatedStream
+from rillet.operators.meter import current_meter, metering
+from rillet.operators.value import value
+
+from .watch import Ending, Watch, watched
+
+T = TypeVar("T")
+
+Outcome: TypeAlias = Literal["complete", "truncated", "failed", "cancelled"]
+"""How a stream ended; see `StreamStats`."""
+
+_NOTED = frozenset((Usage, Finish, Done))
+
+
+@value
+class StreamStats:
+    """One stream, measured. Times are in seconds, and count from the subscription but for `started`.
+
+    Attributes:
+        outcome: "complete": it completed, or `Done` came; where deltas are decoded, `Done` must have come. "truncated":
+            it ended, or broke, before its provider's contract was met. "failed": any other error. "cancelled": the
+            subscriber left first. Incomplete are all but the complete, among those not cancelled.
+        error_kind: The `kind` of the `StreamError` it failed with, the class's name of any other error; None where it
+            did not fail.
+        started: What the clock said at the subscription.
+        duration: When it was over.
+        first_byte: When the first byte of the answer came; None where none came, or the source does not count.
+        first_delta: When the first item came here; None where none came.
+        deltas: How many deltas were decoded; where none are, how many items came here.
+        heartbeats: How many comments and events came that gave no delta.
+        bytes: How many bytes of the answer's body came, decompressed; 0 where the source does not count.
+        stalls: How often the source waited for a slow consumer.
+        input_tokens: Tokens of the prompt; None where the provider did not say.
+        output_tokens: Tokens of the answer; None where the provider did not say.
+        finish_reasons: Why the choices ended, in the order of their numbers.
+    """
+
+    outcome: Outcome
+    error_kind: str | None
+    started: float
+    duration: float
+    first_byte: float | None
+    first_delta: float | None
+    deltas: int
+    heartbeats: int
+    bytes: int
+    stalls: int
+    input_tokens: int | None
+    output_tokens: int | None
+    finish_reasons: tuple[FinishReason, ...]
+
+
+def measure(
+    callback: Callable[[StreamStats], object], *, clock: Callable[[], float] = perf_counter
+) -> Callable[[Observable[T]], Observable[T]]:
+    """Measure a stream, and tell what it took once it is over.
+
+    .. marble::
+
+        ---Text---Text---Text---Done|
+        [     measure(callback)     ]
+        ---Text---Text---Text---Done|    and callback(StreamStats("complete", …))
+
+    It stands after `deltas`, or after `require_done`, whose verdict it tells; on any other observable it tells what can
+    be known there. Operators that subscribe later, as `ops.retry`, `ops.catch` and `ops.concat` do, belong after it:
+    each attempt is then a stream of its own, and one that is before it hides the source's counts.
+
+    Args:
+        callback: Gets the stats once for each subscription, before the subscriber hears of the end; on the thread that
+            ends it. What it raises goes to the event loop's exception handler, or to `sys.excepthook` where no loop
+            runs, and the stream goes on.
+        clock: Tells the time, in seconds from any start.
+
+    Returns:
+        An operator.
+
+        - emits: what comes
+        - holds back: nothing
+        - completes, fails: with the source
+    """
+
+    def operator(source: Observable[T]) -> Observable[T]:
+        return watched(source, lambda: _Measurement(callback, clock))
+
+    return operator
+
+
+class _Measurement(Watch[object]):
+    """One subscription, as it is measured."""
+
+    def __init__(self, callback: Callable[[StreamStats], object], clock: Callable[[], float]) -> None:
+        self._callback = callback
+        self._meter = _own_or_offered()
+        self._clock = self._meter.clock = self._meter.clock or clock
+        self._started = self._clock()
+        self._items = 0
+        self._first: float | None = None
+        self._is_done = False
+        self._usage: Usage | None = None
+        self._reasons: dict[int, FinishReason] = {}
+
+    def subscribing(self) -> AbstractContextManager[object]:
+        return metering(self._meter)
+
+    def item(self, item: object) -> None:
+        if not self._items:
+            self._first = self._clock()
+        self._items += 1
+        if item.__class__ in _NOTED:
+            self._note(item)
+
+    def _note(self, item: object) -> None:
+        if isinstance(item, Usage):
+            self._usage = item
+        elif isinstance(item, Finish):
+            self._reasons[item.choice] = item.reason
+        else:
+            self._is_done = True
+
+    def end(self, ending: Ending, error: Exception | None) -> None:
+        duration = self._since_start(self._clock())
+        outcome = self._outcome(ending, error)
+        meter, usage = self._meter, self._usage
+        self._callback(
+            StreamStats(
+                outcome=outcome,
+                error_kind=None if error is None or outcome == "complete" else _kind(error),
+                started=self._started,
+                duration=duration,
+                first_byte=None if meter.first_byte is None else self._since_start(meter.first_byte),
+                first_delta=None if self._first is None else self._since_start(self._first),
+                deltas=meter.deltas if meter.reads_deltas else self._items,
+                heartbeats=meter.heartbeats,
+                bytes=meter.bytes_read,
+                stalls=meter.stalls,
+                input_tokens=usage and usage.input_tokens,
+                output_tokens=usage and usage.output_tokens,
+                finish_reasons=tuple(reason for _, reason in sorted(self._reasons.items())),
+            )
+        )
+
+    def _since_start(self, moment: float) -> float:
+        return moment - self._started
+
+    def _outcome(self, ending: Ending, error: Exception | None) -> Outcome:
+        if self._is_done:
+            return "complete"
+        if ending == "disposed":
+            return "cancelled"
+        if ending == "failed":
+            return "truncated" if isinstance(error, TruncatedStream) else "failed"
+        # A filter may have kept `Done` from here: then it is enough that it was decoded.
+        return "truncated" if self._meter.reads_deltas and not self._meter.is_done else "complete"
+
+
+def _own_or_offered() -> Meter:
+    """A meter for what is upstream. One on which deltas are decoded downstream counts this same stream: it is taken."""
+    offered = current_meter()
+    return offered if offered is not None and offered.reads_deltas else Meter()
+
+
+def _kind(error: Exception) -> str:
+    return error.kind if isinstance(error, StreamError) else type(error).__name__
