@@ -12,6 +12,7 @@ from .iterate import iterate
 from .measure import Outcome, StreamStats, measure
 from .protocols import PROTOCOLS, find_protocol
 from .providers import PROVIDERS, Prompt, Provider
+from .recorder import Recording, recorder
 from .source import bytes_from
 from .timeouts import Timeouts
 
@@ -25,6 +26,7 @@ __all__ = [
     "Outcome",
     "Prompt",
     "Provider",
+    "Recording",
     "RequestOptions",
     "SSEParser",
     "StreamAssembler",
@@ -40,5 +42,6 @@ __all__ = [
     "measure",
     "parse_arguments",
     "parse_sse",
+    "recorder",
     "stream_llm",
 ]

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from importlib.metadata import version
 from itertools import chain as chain_iterables
 from typing import Protocol, TypeVar, get_args
@@ -33,7 +33,8 @@ from .iterate import iterate
 from .protocols import OPENAI_CHAT, PROTOCOLS
 from .providers import PROVIDERS
 from .recognise import recognise
-from .sandbox import Fault, FaultKind, Sandbox, Script, ScriptedCall, Wire
+from .recorder import HEADER, Recording
+from .sandbox import Fault, FaultKind, Replay, Sandbox, Script, ScriptedCall, Wire
 from .screen import JsonScreen, Screen, TextScreen, live_screen_or, printable
 from .source import bytes_from
 from .timeouts import Timeouts
@@ -121,12 +122,20 @@ def _parser() -> argparse.ArgumentParser:
     asking.add_argument("--model", help="default: the provider's usual one")
     asking.add_argument("--base-url", help="another place that speaks the same, as http://127.0.0.1:8080/v1")
     asking.add_argument("--timeout", type=float, default=60.0, help="the longest silence, in seconds; default: 60")
+    asking.add_argument("--record", metavar="FILE", help="keep the raw bytes, with their cuts and times, in FILE")
     asking.add_argument("--json", action="store_true", help="one JSON object a delta, and a summary last")
 
     sandbox = _command(
         commands, "sandbox", _sandbox, "serve a scripted provider on 127.0.0.1", "rillet sandbox --port 8080"
     )
     sandbox.add_argument("--port", type=_port, default=0, help="default: a free one")
+    sandbox.add_argument("--replay", metavar="FILE", help="answer every request with this recording, see ask --record")
+    sandbox.add_argument(
+        "--pace",
+        type=_pace,
+        default=1.0,
+        help="… how many times as fast; inf: as fast as it goes; default: %(default)s",
+    )
     _add_fault(sandbox)
     return parser
 
@@ -150,7 +159,9 @@ def _command(
 
 
 def _add_file(command: argparse.ArgumentParser) -> None:
-    command.add_argument("file", nargs="?", default="-", help="the stream; - (the default) is standard input")
+    command.add_argument(
+        "file", nargs="?", default="-", help="the stream, or a recording; - (the default) is standard input"
+    )
 
 
 def _add_fault(command: argparse.ArgumentParser) -> None:
@@ -173,6 +184,13 @@ def _whole(text: str, limit: int = sys.maxsize) -> int:
 
 def _port(text: str) -> int:
     return _whole(text, 65_535)
+
+
+def _pace(text: str) -> float:
+    with suppress(ValueError):
+        if (pace := float(text)) > 0:
+            return pace
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -206,6 +224,7 @@ async def _run_ask(options: argparse.Namespace, screen: Screen) -> None:
                 model=options.model,
                 base_url=options.base_url,
                 timeouts=Timeouts(liveness=options.timeout),
+                record=options.record,
             )
         except ValueError as error:
             raise _UsageError(error) from error
@@ -213,6 +232,10 @@ async def _run_ask(options: argparse.Namespace, screen: Screen) -> None:
             await _show(answer, screen)
         except aiohttp.InvalidURL as error:
             raise _UsageError(f"{options.base_url} is no base URL") from error
+        except OSError as error:
+            if options.record is None or error.filename != options.record:
+                raise
+            raise _UsageError(f"{options.record}: {error.strerror}") from error
 
 
 async def _show(observable: Observable[Delta], screen: Screen) -> Answer:
@@ -295,6 +318,10 @@ def _chunks(file: str) -> Iterator[bytes]:
         with open(0 if file == "-" else file, "rb", buffering=0, closefd=file != "-") as stream:
             os.set_blocking(stream.fileno(), True)  # whoever gave us standard input may have had other plans
             first = stream.read(READ_SIZE)
+            if first.startswith(HEADER):
+                recording = _recording(file, first + stream.readall())
+                yield from (piece.data for piece in recording.pieces)
+                return
             if first.lstrip().startswith(b"<"):
                 raise NotAnEventStream("an HTML or XML page", first.decode("utf-8", "replace"))
             yield first
@@ -304,9 +331,25 @@ def _chunks(file: str) -> Iterator[bytes]:
         raise _UsageError(f"{file}: {error.strerror}") from error
 
 
-def _sandbox(options: argparse.Namespace) -> int:
+def _recording(file: str, content: bytes | None = None) -> Recording:
+    """The recording in a file, whose content may have been read already."""
     try:
-        asyncio.run(_serve(Sandbox(DEMO, DEMO_WIRE, _fault(options), port=options.port)))
+        return Recording.load(file) if content is None else Recording.parse(content)
+    except OSError as error:
+        raise _UsageError(f"{file}: {error.strerror}") from error
+    except ValueError as error:
+        raise _UsageError(f"{file}: {error}") from error
+
+
+def _sandbox(options: argparse.Namespace) -> int:
+    if options.replay is None:
+        sandbox = Sandbox(DEMO, DEMO_WIRE, _fault(options), port=options.port)
+    elif options.fault is None:
+        sandbox = Sandbox(Replay(_recording(options.replay), options.pace), port=options.port)
+    else:
+        raise _UsageError("a recording ends as it ended: --replay takes no --fault")
+    try:
+        asyncio.run(_serve(sandbox))
     except OSError as error:
         raise _UsageError(f"port {options.port}: {error.strerror}") from error
     return 0

@@ -20,6 +20,7 @@ from .connect import RequestOptions
 from .iterate import iterate
 from .protocols import CONTENT_TYPES, find_protocol
 from .providers import Prompt, find_provider
+from .recorder import recorder
 from .source import bytes_from
 from .timeouts import DEFAULT_TIMEOUTS, Timeouts
 
@@ -36,6 +37,7 @@ class Asking(TypedDict, total=False):
         limits: How much of each thing is taken.
         extras: Give also what only this provider sends, as `ProviderEvent`; False by default.
         timeouts: How long each kind of waiting may last; see `Timeouts` for the defaults.
+        record: A file to record the raw bytes of the answer into, see `recorder`; by default none.
         timeout: aiohttp's own timeouts for this request; by default the session's, but for `total`.
     """
 
@@ -46,6 +48,7 @@ class Asking(TypedDict, total=False):
     limits: Limits
     extras: bool
     timeouts: Timeouts
+    record: str | os.PathLike[str] | None
     timeout: aiohttp.ClientTimeout
 
 
@@ -58,6 +61,7 @@ class _Question:
     limits: Limits
     extras: bool
     timeouts: Timeouts
+    record: str | os.PathLike[str] | None
     timeout: aiohttp.ClientTimeout | None
 
     def deltas(self, session: aiohttp.ClientSession) -> Observable[Delta]:
@@ -67,6 +71,8 @@ class _Question:
             request["timeout"] = self.timeout
         content_type = CONTENT_TYPES[self.protocol.framing]
         source = bytes_from(session, "POST", self.url, content_type=content_type, timeouts=self.timeouts, **request)
+        if self.record is not None:
+            source = source.pipe(recorder(self.record, content_type=content_type))
         return deltas(source, self.protocol, limits=self.limits, extras=self.extras)
 
 
@@ -137,6 +143,7 @@ def _question(
     limits: Limits = DEFAULT_LIMITS,
     extras: bool = False,
     timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    record: str | os.PathLike[str] | None = None,
     timeout: aiohttp.ClientTimeout | None = None,
 ) -> _Question:
     known = find_provider(provider)
@@ -147,7 +154,7 @@ def _question(
     url = (base_url or known.base_url).rstrip("/") + known.path.format(model=quote(model))
     body = {**known.body(model, prompt), **options}
     protocol = find_protocol(known.protocol)
-    return _Question(url, known.headers(key), body, protocol, limits, extras, timeouts, timeout)
+    return _Question(url, known.headers(key), body, protocol, limits, extras, timeouts, record, timeout)
 
 
 async def _texts(question: _Question, session: aiohttp.ClientSession | None) -> AsyncGenerator[str, None]:

@@ -10,11 +10,11 @@ from typing import Literal, TypeAlias, TypeVar
 from reactivex import Observable
 
 from rillet.operators import Done, Finish, FinishReason, Meter, Usage
-from rillet.operators.errors import StreamError, TruncatedStream
+from rillet.operators.errors import TruncatedStream
 from rillet.operators.meter import current_meter, metering
 from rillet.operators.value import value
 
-from .watch import Ending, Watch, watched
+from .watch import Ending, Watch, error_kind, watched
 
 T = TypeVar("T")
 
@@ -97,7 +97,7 @@ def measure(
     return operator
 
 
-class _Measurement(Watch[object]):
+class _Measurement(Watch[T]):
     """One subscription, as it is measured."""
 
     def __init__(self, callback: Callable[[StreamStats], object], clock: Callable[[], float]) -> None:
@@ -114,7 +114,7 @@ class _Measurement(Watch[object]):
     def subscribing(self) -> AbstractContextManager[object]:
         return metering(self._meter)
 
-    def item(self, item: object) -> None:
+    def item(self, item: T) -> None:
         if not self._items:
             self._first = self._clock()
         self._items += 1
@@ -136,7 +136,7 @@ class _Measurement(Watch[object]):
         self._callback(
             StreamStats(
                 outcome=outcome,
-                error_kind=None if error is None or outcome == "complete" else _kind(error),
+                error_kind=None if error is None or outcome == "complete" else error_kind(error),
                 started=self._started,
                 duration=duration,
                 first_byte=None if meter.first_byte is None else self._since_start(meter.first_byte),
@@ -169,7 +169,3 @@ def _own_or_offered() -> Meter:
     """A meter for what is upstream. One on which deltas are decoded downstream counts this same stream: it is taken."""
     offered = current_meter()
     return offered if offered is not None and offered.reads_deltas else Meter()
-
-
-def _kind(error: Exception) -> str:
-    return error.kind if isinstance(error, StreamError) else type(error).__name__

@@ -6,7 +6,8 @@
 It speaks each dialect where the provider's own clients look for it: below the base URL `openai-chat` at
 /chat/completions, `openai-responses` at /responses and `plain` at /plain; below the root URL, which is the base URL
 without /v1, `anthropic` at /v1/messages, `gemini` at /v1beta/models/{model}:streamGenerateContent (at /v1 too) and
-`ollama` at /api/chat. A script says what is answered, a wire how the bytes travel, a fault how they end badly.
+`ollama` at /api/chat. A script says what is answered, a wire how the bytes travel, a fault how they end badly. A replay
+in the script's place answers every request with what a `recorder` wrote.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import json
 import random
 import socket
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
@@ -26,6 +27,7 @@ from aiohttp import web
 
 from rillet.operators.value import value
 
+from .recorder import Recording
 from .scripting import (
     DEFAULT_SCRIPT,
     Payload,
@@ -44,7 +46,9 @@ from .scripting import (
     plain_events,
 )
 
-__all__ = ["Fault", "FaultKind", "Request", "Sandbox", "Script", "ScriptedCall", "Wire"]
+__all__ = ["Fault", "FaultKind", "Replay", "Request", "Sandbox", "Script", "ScriptedCall", "Wire"]
+
+_Give: TypeAlias = "Callable[[web.Request, Request], Awaitable[web.StreamResponse]]"
 
 FaultKind: TypeAlias = Literal["cut", "end", "error", "stall", "reset", "status", "html"]
 """How a stream ends badly; see `Fault`."""
@@ -89,6 +93,22 @@ class Fault:
     status: int = 500
 
 
+@value
+class Replay:
+    """A recorded answer: the same pieces, each in a write of its own, at their times, and the same end.
+
+    What failed for want of bytes falls silent, a status that was no answer comes again, any other failure breaks the
+    connection, and so does a recording that was cut. Where its reader had left, the body ends properly.
+
+    Attributes:
+        recording: What is answered, to every request at any path.
+        pace: How many times as fast as it was; 1.0 by default, `math.inf` for as fast as it goes.
+    """
+
+    recording: Recording
+    pace: float = 1.0
+
+
 @dataclass(slots=True)
 class Request:
     """A request that the sandbox got, and how far it came with the answer.
@@ -112,8 +132,11 @@ class Request:
 
 def _check(script: object, wire: object, fault: object) -> None:
     """A test whose sandbox does something else than it says may pass for the wrong reason."""
-    if not (isinstance(script, Script) and isinstance(wire, Wire) and isinstance(fault, Fault | None)):
-        raise TypeError("Sandbox takes a Script, a Wire and a Fault, in this order or by name")
+    if not (isinstance(script, Script | Replay) and isinstance(wire, Wire) and isinstance(fault, Fault | None)):
+        raise TypeError("Sandbox takes a Script or a Replay, a Wire and a Fault, in this order or by name")
+    if isinstance(script, Replay):
+        _check_replay(script, wire, fault)
+        return
     if not all(type(call) is ScriptedCall for call in script.calls):
         raise TypeError("the calls of a Script are ScriptedCalls")
     if script.piece < 1 or any(size < 1 for size in wire.sizes):
@@ -122,11 +145,18 @@ def _check(script: object, wire: object, fault: object) -> None:
         raise ValueError(f"no fault {fault.kind!r}; there are {', '.join(get_args(FaultKind))}")
 
 
+def _check_replay(replay: Replay, wire: Wire, fault: Fault | None) -> None:
+    if wire != Wire() or fault is not None:
+        raise TypeError("a Replay has its own wire and its own end")
+    if not replay.pace > 0:
+        raise ValueError(f"the pace of a Replay is more than 0, not {replay.pace}")
+
+
 class Sandbox:
     """The scripted provider, as an asynchronous context manager that gives its base URL.
 
     Args:
-        script: What is answered, to every request.
+        script: What is answered, to every request; or a replay.
         wire: How the bytes travel.
         fault: How it ends badly; by default it ends well.
         port: The port on 127.0.0.1; by default a free one.
@@ -138,11 +168,16 @@ class Sandbox:
 
     Raises:
         TypeError: An argument is in another's place.
-        ValueError: A piece or a write has no size, or there is no such fault.
+        ValueError: A piece or a write has no size, there is no such fault, or no such pace.
     """
 
     def __init__(
-        self, script: Script = DEFAULT_SCRIPT, wire: Wire = Wire(), fault: Fault | None = None, *, port: int = 0
+        self,
+        script: Script | Replay = DEFAULT_SCRIPT,
+        wire: Wire = Wire(),
+        fault: Fault | None = None,
+        *,
+        port: int = 0,
     ) -> None:
         _check(script, wire, fault)
         self.base_url = ""
@@ -155,8 +190,13 @@ class Sandbox:
 
     async def __aenter__(self) -> str:
         app = web.Application()
-        for dialect in _DIALECTS:
-            app.router.add_post(dialect.path, partial(self._answer, dialect))
+        if isinstance(self._script, Replay):
+            app.router.add_route("*", "/{path:.*}", partial(self._answer, partial(self._replay, self._script)))
+        else:
+            for dialect in _DIALECTS:
+                app.router.add_post(
+                    dialect.path, partial(self._answer, partial(self._stream_or_fault, self._script, dialect))
+                )
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port)
@@ -176,41 +216,54 @@ class Sandbox:
         for request in self.requests:
             await request.over.wait()
 
-    async def _answer(self, dialect: _Dialect, request: web.Request) -> web.StreamResponse:
+    async def _answer(self, give: _Give, request: web.Request) -> web.StreamResponse:
         body: dict[str, object] = await request.json() if request.can_read_body else {}
         assert request.transport is not None
         seen = Request(request.path, request.headers, body, request.transport.get_extra_info("peername")[1])
         self.requests.append(seen)
         try:
-            if self._fault is not None and self._fault.kind == "status":
-                return web.json_response(dialect.error(self._fault.status), status=self._fault.status)
-            if self._fault is not None and self._fault.kind == "html":
-                return web.Response(text="<!doctype html><title>Sign in</title>", content_type="text/html")
-            return await self._stream(dialect, request, seen)
+            return await give(request, seen)
         finally:
             seen.over.set()
 
-    async def _stream(self, dialect: _Dialect, request: web.Request, seen: Request) -> web.StreamResponse:
-        body = self._body(dialect)
-        response = web.StreamResponse(headers={"Content-Type": dialect.content_type, "Cache-Control": "no-cache"})
-        response.enable_chunked_encoding()
-        await response.prepare(request)
-        for write in _cut(body, self._wire):
+    async def _stream_or_fault(
+        self, script: Script, dialect: _Dialect, request: web.Request, seen: Request
+    ) -> web.StreamResponse:
+        if self._fault is not None and self._fault.kind == "status":
+            return web.json_response(dialect.error(self._fault.status), status=self._fault.status)
+        if self._fault is not None and self._fault.kind == "html":
+            return web.Response(text="<!doctype html><title>Sign in</title>", content_type="text/html")
+        response = await _begun(request, dialect.content_type)
+        for write in _cut(self._body(script, dialect), self._wire):
             await response.write(write)
             seen.sent += len(write)
             await asyncio.sleep(self._wire.delay + (len(write) / self._wire.rate if self._wire.rate else 0))
-        await self._end(request)
+        await self._end(request, self._fault and self._fault.kind)
         return response
 
-    def _body(self, dialect: _Dialect) -> Iterator[bytes]:
-        events = (dialect.frame(data, self._wire) for data in dialect.events(self._script))
+    async def _replay(self, replay: Replay, request: web.Request, seen: Request) -> web.StreamResponse:
+        recording = replay.recording
+        begin = asyncio.get_running_loop().time()
+        if recording.status is not None:
+            return web.json_response(openai_error(recording.status), status=recording.status)
+        response = await _begun(request, recording.content_type)
+        for piece in recording.pieces:
+            await _until(begin + piece.seconds / replay.pace)
+            await response.write(piece.data)
+            seen.sent += len(piece.data)
+        if recording.seconds is not None:
+            await _until(begin + recording.seconds / replay.pace)
+        await self._end(request, _replayed_fault(recording))
+        return response
+
+    def _body(self, script: Script, dialect: _Dialect) -> Iterator[bytes]:
+        events = (dialect.frame(data, self._wire) for data in dialect.events(script))
         if self._fault is None:
             return events
         error = json.dumps(dialect.error_event(self._fault.status))
         return _ended(events, self._fault, dialect.frame(error, self._wire))
 
-    async def _end(self, request: web.Request) -> None:
-        kind = self._fault and self._fault.kind
+    async def _end(self, request: web.Request, kind: FaultKind | None) -> None:
         transport = request.transport
         if kind == "stall":
             await asyncio.Event().wait()  # until the client has gone, or the sandbox closes
@@ -219,6 +272,24 @@ class Sandbox:
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         if kind in ("cut", "reset") and transport is not None:
             transport.abort()
+
+
+async def _begun(request: web.Request, content_type: str) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": content_type, "Cache-Control": "no-cache"})
+    response.enable_chunked_encoding()
+    await response.prepare(request)
+    return response
+
+
+async def _until(moment: float) -> None:
+    """Sleep until the loop's clock says so; let others run at least."""
+    await asyncio.sleep(max(0.0, moment - asyncio.get_running_loop().time()))
+
+
+def _replayed_fault(recording: Recording) -> FaultKind | None:
+    if recording.end in ("complete", "left"):
+        return None
+    return "stall" if recording.error_kind in ("idle_timeout", "deadline_exceeded") else "cut"
 
 
 def _event(data: str, wire: Wire) -> bytes:

@@ -13,6 +13,8 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable, SingleAssignmentDisposable
 
+from rillet.operators.errors import StreamError
+
 T = TypeVar("T")
 
 Ending: TypeAlias = Literal["completed", "failed", "disposed"]
@@ -113,3 +115,8 @@ def report(message: str, error: Exception) -> None:
         sys.excepthook(type(error), error, error.__traceback__)
     else:
         loop.call_exception_handler({"message": message, "exception": error})
+
+
+def error_kind(error: Exception) -> str:
+    """One word for an error, without what it says: the `kind` of a `StreamError`, the class's name of any other."""
+    return error.kind if isinstance(error, StreamError) else type(error).__name__
