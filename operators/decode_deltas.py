@@ -62,11 +62,13 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
         self.events_seen = 0
         self._done = False
         self._meter = current_meter() or Meter()
-        self._meter.reads_deltas = True
+        self._meter.feeds_decoder = True
+        self._meter.add_decoder()
 
     def take(self, batch: Sequence[WireEvent]) -> tuple[Sequence[Delta], Exception | None]:
         deltas, fault = self._decoded(batch)
-        self._meter.deltas += len(deltas)
+        if deltas:
+            self._meter.add_deltas(len(deltas), is_done=self._done)
         return deltas, fault
 
     def _decoded(self, batch: Sequence[WireEvent]) -> tuple[Sequence[Delta], Exception | None]:
@@ -84,11 +86,11 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
             except SHAPE_ERRORS as error:
                 return deltas, _malformed(f"is not shaped as {self._protocol.name} says", number, event, error)
             if len(deltas) == count:
-                self._meter.heartbeats += 1
+                self._meter.add_heartbeat()
                 continue
             count = len(deltas)
             if deltas[-1].__class__ is Done:
-                self._done = self._meter.is_done = True
+                self._done = True
                 break
         return deltas, None
 
@@ -97,8 +99,7 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
             return
         try:
             for delta in self._decoder.finish():
-                self._meter.deltas += 1
-                self._meter.is_done |= delta.__class__ is Done
+                self._meter.add_deltas(1, is_done=delta.__class__ is Done)
                 yield delta
         except StreamError:
             raise

@@ -105,7 +105,7 @@ class GroupEvents(BatchStage[str, ServerSentEvent]):
         elif "data".startswith(line):
             self._is_cut, self._plain = True, False
         elif not name:
-            self._meter.heartbeats += 1
+            self._meter.add_heartbeat()
         elif self._takes_stray:
             self._read_stray(line, name, value)
 

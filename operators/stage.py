@@ -179,8 +179,13 @@ class StageObservable(Observable[Out]):
         return StageObservable(self._source, (*self._makers, make))
 
     def _run(self, observer: abc.ObserverBase[Out], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
-        with metering(current_meter() or Meter()):  # what is made here and the source upstream count on one
-            return self._connect(observer, scheduler, [make() for make in self._makers])
+        offered = current_meter()
+        own = Meter(offered)
+        with metering(own):
+            stages = [make() for make in self._makers]
+        # Streams that are merged share what is offered to them: one whose deltas are decoded here has its own.
+        with metering(own if own.feeds_decoder else offered):
+            return self._connect(observer, scheduler, stages)
 
     def _connect(
         self,

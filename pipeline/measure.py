@@ -32,8 +32,8 @@ class StreamStats:
         outcome: "complete": it completed, or `Done` came; where deltas are decoded, `Done` must have come. "truncated":
             it ended, or broke, before its provider's contract was met. "failed": any other error. "cancelled": the
             subscriber left first. Incomplete are all but the complete, among those not cancelled.
-        error_kind: The `kind` of the `StreamError` it failed with, the class's name of any other error; None where it
-            did not fail.
+        error_kind: The `kind` of the `StreamError` it failed with, the class's name of any other error;
+            "truncated_stream" too where nobody complained of that. None for the complete and the cancelled.
         started: What the clock said at the subscription.
         duration: When it was over.
         first_byte: When the first byte of the answer came; None where none came, or the source does not count.
@@ -73,9 +73,9 @@ def measure(
         [     measure(callback)     ]
         ---Text---Text---Text---Done|    and callback(StreamStats("complete", …))
 
-    It stands after `deltas`, or after `require_done`, whose verdict it tells; on any other observable it tells what can
-    be known there. Operators that subscribe later, as `ops.retry`, `ops.catch` and `ops.concat` do, belong after it:
-    each attempt is then a stream of its own, and one that is before it hides the source's counts.
+    It stands after `deltas`, or after `require_done`, whose verdict it tells; anywhere else, before them too, it tells
+    what can be known there. Operators that subscribe later, as `ops.retry`, `ops.catch` and `ops.concat` do, belong
+    after it: each attempt is then a stream of its own. From before it, they hide the source's counts.
 
     Args:
         callback: Gets the stats once for each subscription, before the subscriber hears of the end; on the thread that
@@ -102,7 +102,10 @@ class _Measurement(Watch[T]):
 
     def __init__(self, callback: Callable[[StreamStats], object], clock: Callable[[], float]) -> None:
         self._callback = callback
-        self._meter = _own_or_offered()
+        offered = current_meter()
+        # Where deltas are decoded downstream, what is measured here is the bytes of that very stream.
+        self._meter = offered if offered is not None and offered.feeds_decoder else Meter(offered)
+        self._is_before = self._meter is offered
         self._clock = self._meter.clock = self._meter.clock or clock
         self._started = self._clock()
         self._items = 0
@@ -131,12 +134,12 @@ class _Measurement(Watch[T]):
 
     def end(self, ending: Ending, error: Exception | None) -> None:
         duration = self._since_start(self._clock())
-        outcome = self._outcome(ending, error)
+        outcome, kind = self._verdict(ending, error)
         meter, usage = self._meter, self._usage
         self._callback(
             StreamStats(
                 outcome=outcome,
-                error_kind=None if error is None or outcome == "complete" else error_kind(error),
+                error_kind=kind,
                 started=self._started,
                 duration=duration,
                 first_byte=None if meter.first_byte is None else self._since_start(meter.first_byte),
@@ -145,8 +148,8 @@ class _Measurement(Watch[T]):
                 heartbeats=meter.heartbeats,
                 bytes=meter.bytes_read,
                 stalls=meter.stalls,
-                input_tokens=usage and usage.input_tokens,
-                output_tokens=usage and usage.output_tokens,
+                input_tokens=None if usage is None else usage.input_tokens,
+                output_tokens=None if usage is None else usage.output_tokens,
                 finish_reasons=tuple(reason for _, reason in sorted(self._reasons.items())),
             )
         )
@@ -154,18 +157,15 @@ class _Measurement(Watch[T]):
     def _since_start(self, moment: float) -> float:
         return moment - self._started
 
-    def _outcome(self, ending: Ending, error: Exception | None) -> Outcome:
-        if self._is_done:
-            return "complete"
+    def _verdict(self, ending: Ending, error: Exception | None) -> tuple[Outcome, str | None]:
+        meter = self._meter
+        if self._is_done or (self._is_before and meter.is_done):
+            return "complete", None
+        if error is not None:
+            return "truncated" if isinstance(error, TruncatedStream) else "failed", error_kind(error)
         if ending == "disposed":
-            return "cancelled"
-        if ending == "failed":
-            return "truncated" if isinstance(error, TruncatedStream) else "failed"
-        # A filter may have kept `Done` from here: then it is enough that it was decoded.
-        return "truncated" if self._meter.reads_deltas and not self._meter.is_done else "complete"
-
-
-def _own_or_offered() -> Meter:
-    """A meter for what is upstream. One on which deltas are decoded downstream counts this same stream: it is taken."""
-    offered = current_meter()
-    return offered if offered is not None and offered.reads_deltas else Meter()
+            return "cancelled", None
+        # Nobody demanded `Done`. A filter may have kept it from here: it is enough that it was decoded.
+        if meter.reads_deltas and not meter.is_done and not self._is_before:
+            return "truncated", TruncatedStream.kind
+        return "complete", None

@@ -38,6 +38,7 @@ VERSION = 1
 RecordedEnd: TypeAlias = Literal["complete", "failed", "left", "cut"]
 """How a recorded stream ended; see `Recording`."""
 
+_NO_HEADER: Mapping[str, object] = {}
 _ENDS: Mapping[Ending, RecordedEnd] = {"completed": "complete", "failed": "failed", "disposed": "left"}
 
 
@@ -84,7 +85,7 @@ class Recording:
     def parse(cls, content: bytes) -> Recording:
         """Read the content of a recording; `ValueError` where it is none."""
         lines = _objects(content)
-        _, header = next(lines, (1, {}))
+        header = next((line for _, line in lines), _NO_HEADER)
         if header.get("rillet") != "recording" or header.get("version") != VERSION:
             raise ValueError(f"line 1 is not the header of a recording of version {VERSION}")
         content_type = header.get("content_type")

@@ -233,12 +233,13 @@ class Sandbox:
             return web.json_response(dialect.error(self._fault.status), status=self._fault.status)
         if self._fault is not None and self._fault.kind == "html":
             return web.Response(text="<!doctype html><title>Sign in</title>", content_type="text/html")
+        body = self._body(script, dialect)
         response = await _begun(request, dialect.content_type)
-        for write in _cut(self._body(script, dialect), self._wire):
+        for write in _cut(body, self._wire):
             await response.write(write)
             seen.sent += len(write)
             await asyncio.sleep(self._wire.delay + (len(write) / self._wire.rate if self._wire.rate else 0))
-        await self._end(request, self._fault and self._fault.kind)
+        await self._end(request, None if self._fault is None else self._fault.kind)
         return response
 
     async def _replay(self, replay: Replay, request: web.Request, seen: Request) -> web.StreamResponse:

@@ -128,7 +128,7 @@ class _Reading:
         total, progress = self._timeouts.total, self._timeouts.progress
         if total is not None:
             self._timers["total"] = self._loop.call_later(total, self._expire, total)
-        if progress is not None and self._meter.reads_deltas:
+        if progress is not None and self._meter.feeds_decoder:
             self._watch_progress(progress, self._meter.deltas, 0)
 
     def dispose(self) -> None:
