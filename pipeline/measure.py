@@ -74,8 +74,8 @@ def measure(
         ---Text---Text---Text---Done|    and callback(StreamStats("complete", …))
 
     It stands after `deltas`, or after `require_done`, whose verdict it tells; anywhere else, before them too, it tells
-    what can be known there. Operators that subscribe later, as `ops.retry`, `ops.catch` and `ops.concat` do, belong
-    after it: each attempt is then a stream of its own. From before it, they hide the source's counts.
+    what can be known there. Operators that put their subscribing off, as `ops.retry`, `ops.catch`, `ops.concat` and
+    `ops.merge` do, belong after it: each attempt is then a stream of its own. Before it, they hide the source's counts.
 
     Args:
         callback: Gets the stats once for each subscription, before the subscriber hears of the end; on the thread that
