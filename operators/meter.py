@@ -60,11 +60,11 @@ class Meter:
         if self._downstream is not None:
             self._downstream.add_bytes(count)
 
-    def add_stall(self) -> None:
-        """The source waits for a full window."""
-        self.stalls += 1
+    def add_stalls(self, count: int) -> None:
+        """The source has waited for a full window, so many times."""
+        self.stalls += count
         if self._downstream is not None:
-            self._downstream.add_stall()
+            self._downstream.add_stalls(count)
 
     def add_decoder(self) -> None:
         """A stage decodes deltas."""
