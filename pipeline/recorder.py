@@ -200,9 +200,10 @@ class _Recorder(Watch[bytes]):
 
     def item(self, item: bytes) -> None:
         try:
-            self._write({"t": self._now(), "text": item.decode()})
+            name, text = "text", item.decode()
         except UnicodeDecodeError:
-            self._write({"t": self._now(), "b64": b64encode(item).decode()})
+            name, text = "b64", b64encode(item).decode()
+        self._write({"t": self._now(), name: text})
 
     def end(self, ending: Ending, error: Exception | None) -> None:
         last: dict[str, object] = {"t": self._now(), "end": _ENDS[ending]}

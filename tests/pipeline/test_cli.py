@@ -9,6 +9,8 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -122,6 +124,15 @@ def test_a_failed_stream_as_json_ends_with_a_summary_that_says_so(stream, capsys
         (["demo", "--fault", "gremlins"], "choose from 'cut'"),
         (["demo", "--after", "-1"], "'-1' is not a number between 0"),
         (["sandbox", "--port", "65536"], "'65536' is not a number between 0 and 65535"),
+        (["sandbox", "--pace", "0"], "'0' is not a number above 0"),
+        (["sandbox", "--pace", "fast"], "'fast' is not a number above 0"),
+        (["sandbox", "--replay", "no/such/file"], "no/such/file: No such file"),
+        (["sandbox", "--replay", "pyproject.toml"], "pyproject.toml: line 1 is not"),
+        (["sandbox", "--replay", "x", "--fault", "cut"], "--replay takes no --fault"),
+        (
+            ["ask", "hi", "--provider", "ollama", "--base-url", "http://127.0.0.1:1", "--record", "no/such/file"],
+            "no/such/file: No such file",
+        ),
         ([], "required: COMMAND"),
     ],
 )
@@ -190,6 +201,35 @@ def test_ask_streams_from_a_sandbox_of_its_own_and_ctrl_c_ends_it_quietly() -> N
         sandbox.send_signal(signal.SIGINT)
         _, err = sandbox.communicate(timeout=10)
     assert (sandbox.returncode, err) == (130, "")
+
+
+def test_ask_records_and_parse_and_the_sandbox_read_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "answer.jsonl")
+    with serving_sandbox() as url:
+        assert main(["ask", "hi", "--provider", "openai", "--base-url", url, "--record", path]) == 0
+    asked = capsys.readouterr().out
+    assert main(["parse", path]) == 0
+    assert capsys.readouterr().out == asked
+    assert main(["events", path]) == 0
+    assert capsys.readouterr().out.count("\n") > 10
+    with serving_sandbox("--replay", path, "--pace", "inf") as url:
+        assert main(["ask", "hi", "--provider", "openai", "--base-url", url]) == 0
+    assert capsys.readouterr().out == asked
+
+
+def test_a_recording_that_is_damaged_is_wrong_usage(stream, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+    path = stream(b'{"rillet":"recording","version":1,"content_type":"text/event-stream"}\noops\n\n')
+    assert main(["parse", path]) == 2
+    assert capsys.readouterr().err == f"rillet: {path}: line 2 is not JSON\n"
+
+
+@contextmanager
+def serving_sandbox(*arguments: str) -> Iterator[str]:
+    """A `rillet sandbox` of its own; its base URL."""
+    with subprocess.Popen([*COMMAND, "sandbox", *arguments], stdout=subprocess.PIPE, text=True) as sandbox:
+        assert sandbox.stdout is not None
+        yield sandbox.stdout.readline().split()[1].removesuffix("/chat/completions")
+        sandbox.send_signal(signal.SIGINT)
 
 
 def test_a_pipe_is_printed_as_it_comes_and_ends_at_done() -> None:
