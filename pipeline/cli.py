@@ -33,7 +33,7 @@ from .iterate import iterate
 from .protocols import OPENAI_CHAT, PROTOCOLS
 from .providers import PROVIDERS
 from .recognise import recognise
-from .recorder import HEADER, Recording
+from .recorder import Recording, is_recording
 from .sandbox import Fault, FaultKind, Replay, Sandbox, Script, ScriptedCall, Wire
 from .screen import JsonScreen, Screen, TextScreen, live_screen_or, printable
 from .source import bytes_from
@@ -318,7 +318,7 @@ def _chunks(file: str) -> Iterator[bytes]:
         with open(0 if file == "-" else file, "rb", buffering=0, closefd=file != "-") as stream:
             os.set_blocking(stream.fileno(), True)  # whoever gave us standard input may have had other plans
             first = stream.read(READ_SIZE)
-            if first.startswith(HEADER):
+            if is_recording(first):
                 recording = _recording(file, first + stream.readall())
                 yield from (piece.data for piece in recording.pieces)
                 return

@@ -30,9 +30,6 @@ from rillet.operators.value import value
 
 from .watch import Ending, Watch, error_kind, report, watched
 
-HEADER = b'{"rillet":"recording"'
-"""What a recording begins with."""
-
 VERSION = 1
 
 RecordedEnd: TypeAlias = Literal["complete", "failed", "left", "cut"]
@@ -97,6 +94,14 @@ class Recording:
                 return _ended(number, line, tuple(pieces), content_type)
             pieces.append(_piece(number, line))
         return Recording(tuple(pieces), content_type=content_type)
+
+
+def is_recording(head: bytes) -> bool:
+    """Whether content that begins so is a recording's."""
+    try:
+        return any(line.get("rillet") == "recording" for _, line in _objects(head.partition(b"\n")[0]))
+    except ValueError:
+        return False
 
 
 def _objects(content: bytes) -> Iterator[tuple[int, Mapping[str, object]]]:

@@ -22,12 +22,11 @@ from reactivex import Observable, Subject
 
 from rillet.operators.errors import HttpStatusError, IdleTimeout, StreamError, TruncatedStream
 from rillet.pipeline import Recording, Timeouts, ask, bytes_from, collect_stream, iterate, recorder
-from rillet.pipeline.recorder import Piece, RecordedEnd
+from rillet.pipeline.recorder import Piece, RecordedEnd, is_recording
 from rillet.pipeline.sandbox import Fault, Replay, Sandbox, Script, ScriptedCall, Wire
 
 SCRIPT = Script("Café ☕ of an answer.", calls=(ScriptedCall("look", {"dish": "crème"}),), usage=(5, 7))
 FAST = math.inf
-WHOLE = Wire()
 
 
 @pytest.fixture
@@ -165,8 +164,24 @@ def test_what_is_no_recording_is_said_to_be_none(content: bytes, says: str) -> N
         Recording.parse(content.replace(b"HEADER", header))
 
 
-async def record(path: Path, session: aiohttp.ClientSession, wire: Wire = WHOLE, fault: Fault | None = None) -> None:
-    async with Sandbox(SCRIPT, wire, fault) as base_url:
+@pytest.mark.parametrize(
+    ("head", "is_one"),
+    [
+        (b'{"rillet":"recording","version":1,"content_type":"a/b"}\ndata', True),
+        (b'{ "version": 1, "rillet": "recording" }\n', True),
+        (b'{"rillet":"recor', False),
+        (b'{"text":"rillet recording"}\n', False),
+        (b'"rillet"\n', False),
+        (b"data: {}\n\n", False),
+        (b"", False),
+    ],
+)
+def test_a_recording_is_known_by_its_header(head: bytes, is_one: bool) -> None:
+    assert is_recording(head) is is_one
+
+
+async def record(path: Path, session: aiohttp.ClientSession, fault: Fault | None) -> None:
+    async with Sandbox(SCRIPT, fault=fault) as base_url:
         answer = ask(session, "hi", provider="openai", base_url=base_url, record=path, timeouts=Timeouts(liveness=0.05))
         with suppress(StreamError):
             async with aclosing(iterate(answer)) as flow:
@@ -188,14 +203,13 @@ async def chunks(base_url: str) -> list[bytes]:
     return found
 
 
-async def test_a_replay_keeps_the_cuts(path: Path, session: aiohttp.ClientSession) -> None:
-    await record(path, session, Wire(seed=7, delay=0.001))
-    recording = Recording.load(path)
-    assert len(recording.pieces) > 10
-    sandbox = Sandbox(Replay(recording, FAST))
+async def test_a_replay_keeps_the_cuts(path: Path) -> None:
+    body = "data: Café ☕\r\n\r\n".encode() * 30
+    cuts = [body[at : at + 7] for at in range(0, len(body), 7)]
+    sandbox = Sandbox(Replay(recorded(path, reactivex.from_iterable(cuts)), FAST))
     async with sandbox as base_url:
-        assert await chunks(base_url) == data_of(recording)
-        assert sandbox.requests[0].sent == sum(map(len, data_of(recording)))
+        assert await chunks(base_url) == cuts
+        assert sandbox.requests[0].sent == len(body)
 
 
 async def test_an_empty_piece_ends_no_body() -> None:
