@@ -15,7 +15,7 @@ from reactivex.disposable import Disposable
 
 from rillet.operators import ByteWindow, Meter, Stage
 from rillet.operators.errors import DeadlineExceeded, IdleTimeout, TransportError, TruncatedStream
-from rillet.operators.meter import current_meter
+from rillet.operators.meter import current_meter, metering
 from rillet.operators.window import current_window
 
 from .connect import BREAKS, RequestOptions, connect, decoder, in_force, log, silence
@@ -121,7 +121,8 @@ class _Reading:
         self._bytes_read = 0
 
     def start(self, session: aiohttp.ClientSession, answer: Callable[[], Awaitable[aiohttp.ClientResponse]]) -> None:
-        self._task = self._loop.create_task(self._run(answer))
+        with metering(None):  # what is subscribed to from inside on_next, or after an error, is another stream
+            self._task = self._loop.create_task(self._run(answer))
         _reading.add(self._task)
         self._task.add_done_callback(_reading.discard)
         self._watch_session(session)
@@ -190,6 +191,7 @@ class _Reading:
             await self._read(self._response, decoder(self._response))
         except asyncio.CancelledError:
             if self._fault is None and self._task.cancelling():
+                log.debug(OVER, self._bytes_read, self._meter.stalls, "disposed")
                 raise
             failure = self._fault or _session_closed()  # which cancels the wait for a free connection
         except Exception as error:
@@ -285,10 +287,11 @@ class _Reading:
         if self._window is None or self._window.room:
             return
         assert self._response is not None
+        log.debug("waiting for the consumer, after %d bytes", self._bytes_read)
         self._waits = True
         try:
             with _silence_excused(self._response):
-                self._meter.stalls += await until_open(self._window)
+                self._meter.add_stalls(await until_open(self._window))
         finally:
             self._waits = False
 
