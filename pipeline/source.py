@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Unpack
 
@@ -213,6 +212,7 @@ class _Reading:
             self._response.close()
 
     async def _read(self, response: aiohttp.ClientResponse, unpack: Stage[bytes, bytes] | None) -> None:
+        _stop_clock(response)
         self._watch_connection(response)
         while chunk := await self._next(response):
             for n, piece in enumerate(unpack.feed((chunk,)) if unpack else (chunk,)):
@@ -250,19 +250,21 @@ class _Reading:
 
     async def _next(self, response: aiohttp.ClientResponse) -> bytes:
         await self._window_open()
+        clock = asyncio.timeout(self._timeouts.liveness)
         broke: Exception | None = None
         try:
-            chunk = await response.content.readany()
+            async with clock:
+                chunk = await response.content.readany()
         except BREAKS as error:
             chunk, broke = _left(response.content), error
         fault = response.content.exception() or broke
         if not chunk and isinstance(fault, Exception):
-            raise self._broken(fault) from fault
+            raise self._broken(fault, silent=clock.expired()) from fault
         self._bytes_read += len(chunk)
         return chunk
 
-    def _broken(self, error: Exception) -> Exception:
-        if isinstance(error, aiohttp.SocketTimeoutError):
+    def _broken(self, error: Exception, *, silent: bool) -> Exception:
+        if silent:
             return silence(self._timeouts.liveness, self._bytes_read)
         return TruncatedStream(
             f"the connection broke after {self._bytes_read:,} bytes of the body: {type(error).__name__}",
@@ -285,12 +287,10 @@ class _Reading:
     async def _window_open(self) -> None:
         if self._window is None or self._window.room:
             return
-        assert self._response is not None
         log.debug("waiting for the consumer, after %d bytes", self._bytes_read)
         self._waits = True
         try:
-            with _silence_excused(self._response):
-                self._meter.add_stalls(await until_open(self._window))
+            self._meter.add_stalls(await until_open(self._window))
         finally:
             self._waits = False
 
@@ -342,21 +342,14 @@ def _left(content: aiohttp.StreamReader) -> bytes:
         content.set_exception(fault)
 
 
-@contextmanager
-def _silence_excused(response: aiohttp.ClientResponse) -> Generator[None]:
-    """Stop aiohttp's clock while nobody reads: it goes on where a socket that was paused is paused again."""
+def _stop_clock(response: aiohttp.ClientResponse) -> None:
+    """Stop aiohttp's own clock for silence: it also runs while a full window keeps us from reading, and goes on in the
+    pool, where it spoils the connection for the next request.
+    """
     protocol = response.connection and response.connection.protocol
-    if protocol is None:
-        yield
-        return
-    seconds, protocol.read_timeout = protocol.read_timeout, None
-    protocol.start_timeout()
-    try:
-        yield
-    finally:
-        if protocol.is_connected() and not response.content.is_eof():
-            protocol.read_timeout = seconds
-            protocol.start_timeout()
+    if protocol is not None:
+        protocol.read_timeout = None
+        protocol.start_timeout()  # which stops it, since there is no time
 
 
 def _session_closed() -> TransportError:
