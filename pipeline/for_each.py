@@ -37,7 +37,7 @@ def for_each(
     Args:
         handle: An asynchronous function of one item.
         concurrency: How many may run at once; 1 by default.
-        window: How many wire bytes may wait for a handler; a new `ByteWindow`, of 1 MiB, by default.
+        window: How many wire bytes may wait for a handler; a new `ByteWindow`, of 128 KiB, by default.
 
     Returns:
         An operator from items to the handlers' results.
