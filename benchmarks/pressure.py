@@ -53,7 +53,7 @@ spawn = multiprocessing.get_context("spawn")
 
 
 class Bed:
-    """Where a consumer sleeps: `nap` in its event loop, `nap_here` where it blocks its thread. At first, only briefly."""
+    """Where a consumer sleeps: `nap` in its event loop, `nap_here` where it blocks its thread. At first, not at all."""
 
     def __init__(self, asleep: Event) -> None:
         self.seconds = 0.0
@@ -259,11 +259,16 @@ async def consuming(answers: Queue[int], consumer: Consumer, url: str, shared: S
     await consumer(f"{url}warming/", bed)
     bed.seconds = SLEEP
     gc.collect()
-    CLEAR.write_text("5")  # the peak starts anew
-    idle = memory("VmRSS")
+    idle = forget_peak()
     await consumer(url, bed)
     answers.put(memory("VmHWM") - idle)
     await asyncio.Event().wait()
+
+
+def forget_peak() -> int:
+    """Have the peak start anew, from the size of now."""
+    CLEAR.write_text("5")
+    return memory("VmRSS")
 
 
 def memory(field: str) -> int:
@@ -360,11 +365,14 @@ async def raw_httpx(url: str, bed: Bed) -> None:
     """httpx alone."""
     import httpx
 
-    async with httpx.AsyncClient() as client, client.stream("POST", f"{url}chat/completions") as response:
-        async with aclosing(response.aiter_bytes()) as chunks:
-            for _ in range(ITEMS):
-                await anext(chunks)
-            await bed.nap()
+    async with (
+        httpx.AsyncClient() as client,
+        client.stream("POST", f"{url}chat/completions") as response,
+        aclosing(response.aiter_bytes()) as chunks,
+    ):
+        for _ in range(ITEMS):
+            await anext(chunks)
+        await bed.nap()
 
 
 async def the_openai_client(url: str, bed: Bed) -> None:
