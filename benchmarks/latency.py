@@ -4,8 +4,8 @@
 
 The server runs in a process of its own and sends the first event at once. Each request is timed from its start, on a
 connection that is already there: one after another, ours and raw in turn, and in crowds of 200 at once, a crowd of
-ours and a raw one in turn. What a request costs this process in CPU time is printed too: on a busy machine a crowd waits
-for the processor more than for anything else. It only prints: a timing on a shared machine is no verdict.
+ours and a raw one in turn. What a request costs this process in CPU time is printed too: on a busy machine a crowd
+waits for the processor more than for anything else. It only prints: a timing on a shared machine is no verdict.
 """
 
 from __future__ import annotations

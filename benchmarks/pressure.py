@@ -368,8 +368,8 @@ async def raw_httpx(url: str, bed: Bed) -> None:
     async with (
         httpx.AsyncClient() as client,
         client.stream("POST", f"{url}chat/completions") as response,
-        aclosing(response.aiter_bytes()) as chunks,
     ):
+        chunks = response.aiter_bytes()
         for _ in range(ITEMS):
             await anext(chunks)
         await bed.nap()

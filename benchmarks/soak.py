@@ -253,13 +253,15 @@ async def plainly(stream: Stream, reader: Reader, world: World) -> None:
 
 
 async def disposed_by_another_thread(stream: Stream, reader: Reader, world: World) -> str | None:
-    loop, over = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
     subscription = stream.subscribe(reader.take, over.set_exception, lambda: over.set_result(None))
     first = asyncio.create_task(reader.first.wait())
     await asyncio.wait((over, first), return_when=asyncio.FIRST_COMPLETED)
     first.cancel()
     if over.done():
-        return await over
+        await over
+        return None
 
     def dispose() -> int:
         subscription.dispose()
@@ -548,9 +550,9 @@ def table(tally: Tally) -> None:
     rows: dict[tuple[str, str, str], Counter[str]] = {}
     for (job, seen), count in tally.seen.items():
         rows.setdefault((job.consumer, job.ending, job.expected), Counter())[seen] += count
-    for (consumer, ending, expected), seen in sorted(rows.items()):
-        ends = ", ".join(f"{count} {end}" for end, count in seen.items() if end != expected) or "as expected"
-        print(f"{consumer:28}{ending:10}{expected:20}{seen.total():8}  {ends}")
+    for (consumer, ending, expected), ends in sorted(rows.items()):
+        others = ", ".join(f"{count} {end}" for end, count in ends.items() if end != expected)
+        print(f"{consumer:28}{ending:10}{expected:20}{ends.total():8}  {others or 'as expected'}")
 
 
 def wrong_ends(tally: Tally) -> list[str]:
