@@ -4,15 +4,15 @@
 
 The sandbox runs in a process of its own, so that what is counted here is the client's alone. Exits with 1 where a
 stream ends in another way than its fault calls for, where a task, timer, connection, descriptor, thread or object of a
-stream stays, or where memory grows: the median size in the last quarter of the time may be 8 MB above that in the
-second quarter at most; 40 MB with --quick, which is over before memory has been used once. Needs Linux: descriptors
-and memory are read from /proc.
+stream stays, or where memory grows: there are two halves with a rest after each, when nothing runs and what is free was
+given back, and at the second rest the process may be 4 MB larger than at the first. Needs Linux with glibc.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import ctypes
 import gc
 import logging
 import multiprocessing
@@ -28,7 +28,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple, TypeAlias
 
 import aiohttp
@@ -41,6 +40,7 @@ from rillet.pipeline import Timeouts, ask, for_each, iterate
 from rillet.pipeline.sandbox import Fault, Sandbox, Script, Wire
 
 MEGABYTE = 1_000_000
+GROWTH_LIMIT = 4 * MEGABYTE
 SILENCE = 3.0
 PATIENCE = 10.0
 PER_STREAM = ("rillet.pipeline.source", "rillet.pipeline.pressure", "rillet.pipeline.for_each", "rillet.pipeline.chain")
@@ -57,11 +57,10 @@ class Effort(NamedTuple):
     streams: int
     at_once: int
     seconds: float
-    growth: int
 
 
-FULL = Effort(streams=2_000, at_once=100, seconds=60.0, growth=8_000_000)
-QUICK = Effort(streams=150, at_once=40, seconds=5.0, growth=40_000_000)
+FULL = Effort(streams=2_000, at_once=100, seconds=60.0)
+QUICK = Effort(streams=150, at_once=40, seconds=5.0)
 
 
 class Way(NamedTuple):
@@ -254,13 +253,15 @@ async def plainly(stream: Stream, reader: Reader, world: World) -> None:
 
 
 async def disposed_by_another_thread(stream: Stream, reader: Reader, world: World) -> str | None:
-    loop, over = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
     subscription = stream.subscribe(reader.take, over.set_exception, lambda: over.set_result(None))
     first = asyncio.create_task(reader.first.wait())
     await asyncio.wait((over, first), return_when=asyncio.FIRST_COMPLETED)
     first.cancel()
     if over.done():
-        return await over
+        await over
+        return None
 
     def dispose() -> int:
         subscription.dispose()
@@ -405,7 +406,8 @@ class Tally:
     def __init__(self) -> None:
         self.seen: Counter[tuple[Job, str]] = Counter()
         self.open = 0
-        self.sizes: list[tuple[float, int]] = []
+        self.peak = 0
+        self.rests: list[int] = []
         self.start = time.monotonic()
 
     @property
@@ -432,17 +434,19 @@ async def soak(urls: Mapping[tuple[str, str], str], effort: Effort, seed: int) -
         stream_of = streams(asking, urls)
         watching = asyncio.create_task(watch(tally))
 
-        async def work() -> None:
-            while tally.done + tally.open < effort.streams or tally.seconds < effort.seconds:
+        async def work(half: float) -> None:
+            while tally.done + tally.open < effort.streams * half or tally.seconds < effort.seconds * half:
                 job = next(mix)
                 tally.open += 1
                 seen = await outcome(CONSUMERS[job.consumer], stream_of(job), Reader(job), shared)
                 tally.open -= 1
                 tally.seen[job, seen] += 1
 
-        await asyncio.gather(*(work() for _ in range(effort.at_once)))
+        for half in (0.5, 1.0):
+            await asyncio.gather(*(work(half) for _ in range(effort.at_once)))
+            await asyncio.sleep(0.1)  # what drains after its end drains for 20 ms
+            tally.rests.append(memory_at_rest())
         watching.cancel()
-        await asyncio.sleep(0.1)  # what drains after its end drains for 20 ms
         taken = len(asking.connector._acquired) if asking.connector else 0
     await asyncio.sleep(0.1)
     left = Left.now()
@@ -452,7 +456,7 @@ async def soak(urls: Mapping[tuple[str, str], str], effort: Effort, seed: int) -
         *wrong_ends(tally),
         *([f"{taken} connections are still in use"] if taken else []),
         *left.beyond(idle),
-        *growth(tally, effort.growth),
+        *growth(tally),
     ]
 
 
@@ -491,7 +495,7 @@ async def watch(tally: Tally) -> None:
     said = 0.0
     every = 1.0 if sys.stdout.isatty() else 5.0
     while True:
-        tally.sizes.append((tally.seconds, memory()))
+        tally.peak = max(tally.peak, memory())
         if tally.seconds - said >= every:
             said = tally.seconds
             line = f"{said:4.0f} s: {tally.done:5,} done, {tally.open} open, {memory() / MEGABYTE:.1f} MB"
@@ -502,6 +506,13 @@ async def watch(tally: Tally) -> None:
 def memory() -> int:
     """The size of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def memory_at_rest() -> int:
+    """The same, without what is garbage, and what is free and was kept by malloc."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return memory()
 
 
 class Left(NamedTuple):
@@ -539,9 +550,9 @@ def table(tally: Tally) -> None:
     rows: dict[tuple[str, str, str], Counter[str]] = {}
     for (job, seen), count in tally.seen.items():
         rows.setdefault((job.consumer, job.ending, job.expected), Counter())[seen] += count
-    for (consumer, ending, expected), seen in sorted(rows.items()):
-        ends = ", ".join(f"{count} {end}" for end, count in seen.items() if end != expected) or "as expected"
-        print(f"{consumer:28}{ending:10}{expected:20}{seen.total():8}  {ends}")
+    for (consumer, ending, expected), ends in sorted(rows.items()):
+        others = ", ".join(f"{count} {end}" for end, count in ends.items() if end != expected)
+        print(f"{consumer:28}{ending:10}{expected:20}{ends.total():8}  {others or 'as expected'}")
 
 
 def wrong_ends(tally: Tally) -> list[str]:
@@ -553,15 +564,12 @@ def wrong_ends(tally: Tally) -> list[str]:
     ]
 
 
-def growth(tally: Tally, limit: int) -> list[str]:
-    """Whether memory grows once the first quarter of the time is over."""
-    whole = tally.sizes[-1][0]
-    second = median(size for at, size in tally.sizes if whole / 4 <= at < whole / 2)
-    last = median(size for at, size in tally.sizes if at >= whole * 3 / 4)
-    peak = max(size for _, size in tally.sizes)
-    print(f"memory: {second / MEGABYTE:.1f} MB in the second quarter, {last / MEGABYTE:.1f} MB in the last", end="")
-    print(f", {peak / MEGABYTE:.1f} MB at most")
-    return [f"memory grew by {last - second:,.0f} bytes"] if last - second > limit else []
+def growth(tally: Tally) -> list[str]:
+    """Whether the second half left memory behind."""
+    first, second = tally.rests
+    print(f"memory at rest: {first / MEGABYTE:.1f} MB, then {second / MEGABYTE:.1f} MB", end="")
+    print(f"; at most {tally.peak / MEGABYTE:.1f} MB")
+    return [f"the second half left {second - first:,} bytes behind"] if second - first > GROWTH_LIMIT else []
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def bounded(
         ---a---b---c---d---e|
 
     Args:
-        max_bytes: How many wire bytes may wait between the source and the consumer; 1 MiB by default.
+        max_bytes: How many wire bytes may wait between the source and the consumer; 128 KiB by default.
         max_items: How many items may wait where the source counts no bytes, or makes very many of them; 65,536 by
             default.
         overflow: What happens at `max_bytes`: "pause" (the default) makes the source wait, "error" lets it run and

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-WINDOW_LIMIT = 1024 * 1024
+WINDOW_LIMIT = 128 * 1024
 
 _current: ContextVar[ByteWindow | None] = ContextVar("rillet_window", default=None)
 
@@ -21,7 +21,7 @@ class ByteWindow:
     that was full opens again when half of it is free. Safe from any thread.
 
     Args:
-        limit: The bytes that may wait before the source pauses; 1 MiB by default.
+        limit: The bytes that may wait before the source pauses; 128 KiB by default.
 
     Attributes:
         limit: As given.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
@@ -16,6 +17,8 @@ from .pressure import Inbox, until_open
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+LEAVE_SECONDS = 1.0
 
 # The loop itself holds its tasks weakly.
 _running: set[asyncio.Task[None]] = set()
@@ -37,7 +40,7 @@ def for_each(
     Args:
         handle: An asynchronous function of one item.
         concurrency: How many may run at once; 1 by default.
-        window: How many wire bytes may wait for a handler; a new `ByteWindow`, of 1 MiB, by default.
+        window: How many wire bytes may wait for a handler; a new `ByteWindow`, of 128 KiB, by default.
 
     Returns:
         An operator from items to the handlers' results.
@@ -82,6 +85,7 @@ class _Handling(Generic[T, R]):
         self._started: asyncio.Queue[tuple[asyncio.Task[R], int] | None] = asyncio.Queue()
         self._handlers: set[asyncio.Task[R]] = set()
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._disposed = False
 
     def start(self, source: Observable[T]) -> abc.DisposableBase:
@@ -95,8 +99,14 @@ class _Handling(Generic[T, R]):
     def _stop(self) -> None:
         self._disposed = True
         self._upstream.dispose()
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._task.cancel)
+        if self._loop.is_closed():
+            return
+        self._loop.call_soon_threadsafe(self._task.cancel)
+        if threading.get_ident() != self._thread and self._loop.is_running():
+            # The step that a handler is in ends before this returns, unless it waits for this very thread.
+            passed = threading.Event()
+            self._loop.call_soon_threadsafe(passed.set)
+            passed.wait(LEAVE_SECONDS)
 
     async def _run(self) -> None:
         starting = self._loop.create_task(self._start_all())

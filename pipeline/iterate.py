@@ -24,7 +24,7 @@ async def iterate(
 
     Args:
         observable: What to iterate over.
-        window: How many wire bytes may wait for the consumer; a new `ByteWindow`, of 1 MiB, by default.
+        window: How many wire bytes may wait for the consumer; a new `ByteWindow`, of 128 KiB, by default.
         max_items: How many items may wait where the source knows no window, as reactivex's own do; a million by
             default.
 

@@ -575,3 +575,14 @@ async def test_the_wait_for_a_slow_consumer_is_nobody_s_silence(session: aiohttp
             if pieces % 512_000 == 0:
                 await asyncio.sleep(0.1)  # longer than the server may be silent
     assert pieces == len(text)
+
+
+async def test_a_connection_that_was_slowed_may_be_used_again_later(session: aiohttp.ClientSession) -> None:
+    sandbox, liveness = Sandbox(Script(text="0123456789" * 300_000, piece=16_000)), 0.2
+    async with sandbox as base_url:
+        for _ in range(2):
+            source = deltas(post(session, base_url, timeouts=Timeouts(liveness=liveness)), "openai-chat")
+            async for _ in iterate(source, window=ByteWindow(64 * 1024)):
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(liveness * 1.5)  # what was left running must have run out
+    assert len({request.port for request in sandbox.requests}) == 1
