@@ -82,7 +82,8 @@ class _Watch(abc.ObserverBase[T]):
         self._over = False
 
     def over(self, source: Observable[T], given: abc.SchedulerBase | None) -> abc.DisposableBase:
-        self._look_later()
+        with self._lock:  # a timer that fires at once must not find its place taken by itself
+            self._look_later()
         self._upstream.disposable = source.subscribe(self, scheduler=given)
         return CompositeDisposable(self._timer, self._upstream)
 

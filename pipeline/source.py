@@ -264,16 +264,14 @@ class _Reading:
 
     async def _next(self, response: aiohttp.ClientResponse) -> bytes:
         await self._window_open()
-        clock = asyncio.timeout(self._timeouts.liveness)
         broke: Exception | None = None
         try:
-            async with clock:
-                chunk = await response.content.readany()
+            chunk = await response.content.readany()
         except BREAKS as error:
             chunk, broke = _left(response.content), error
         fault = response.content.exception() or broke
         if not chunk and isinstance(fault, Exception):
-            raise self._broken(fault, silent=clock.expired()) from fault
+            raise self._broken(fault) from fault
         self._bytes_read += len(chunk)
         return chunk
 
