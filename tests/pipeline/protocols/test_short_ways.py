@@ -193,6 +193,19 @@ def outcome(protocol: str, events: list[tuple[str, str]]) -> Outcome:
     return deltas, None
 
 
+def both_ways(protocol: str, events: list[tuple[str, str]]) -> tuple[Outcome, Outcome]:
+    """What the events give by the short ways, and by the plain one."""
+    shortly = outcome(protocol, events)
+    module = import_module(f"rillet.pipeline.protocols.{protocol.replace('-', '_')}")
+    with pytest.MonkeyPatch.context() as patch:
+        if protocol != "gemini":
+            patch.setattr(module, "TextTemplate", Unlearnt)
+        patch.setattr(OpenAIChatDecoder, "_piece", lambda *_: None)
+        patch.setattr(GeminiDecoder, "_piece", lambda *_: ())
+        patch.setattr(Choice, "go_on", lambda *_: None)
+        return shortly, outcome(protocol, events)
+
+
 @pytest.mark.parametrize("protocol", EVENTS)
 @given(data=st.data())
 @settings(max_examples=200)
@@ -204,15 +217,30 @@ def test_the_short_ways_are_the_plain_one(protocol: str, data: st.DataObject) ->
     events = [
         (data.draw(types), json.dumps(payload, separators=separators, ensure_ascii=ascii_only)) for payload in payloads
     ]
-    shortly = outcome(protocol, events)
-    module = import_module(f"rillet.pipeline.protocols.{protocol.replace('-', '_')}")
-    with pytest.MonkeyPatch.context() as patch:
-        if protocol != "gemini":
-            patch.setattr(module, "TextTemplate", Unlearnt)
-        patch.setattr(OpenAIChatDecoder, "_piece", lambda *_: None)
-        patch.setattr(GeminiDecoder, "_piece", lambda *_: ())
-        patch.setattr(Choice, "go_on", lambda *_: None)
-        assert outcome(protocol, events) == shortly
+    shortly, plainly = both_ways(protocol, events)
+    assert shortly == plainly
+
+
+def a_call(**entry: Any) -> str:
+    return json.dumps({"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, **entry}]}}]})
+
+
+SAID = '{"choices":[{"index":0,"delta":{"content":"%s"}%s}]}'
+HEAD = a_call(id="c1", function={"name": "f", "arguments": "{}"})
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [HEAD, a_call(function={"name": "g", "arguments": "{}"})],
+        [HEAD, a_call(id="c2", function={"arguments": "{}"})],
+        [HEAD, a_call(function={"arguments": " "}), a_call(function={"arguments": "1"})],
+        [SAID % ("a", ""), SAID % ("b", ',"finish_reason":"stop"'), SAID % ("c", "")],
+    ],
+)
+def test_what_only_looks_like_more_of_the_same(events: list[str]) -> None:
+    shortly, plainly = both_ways("openai-chat", [("message", data) for data in events])
+    assert shortly == plainly
 
 
 @pytest.mark.parametrize("protocol", [name for name in EVENTS if name != "gemini"])  # each of its events has figures
