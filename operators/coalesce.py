@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Generic, TypeVar
 
@@ -13,6 +13,7 @@ from reactivex.disposable import Disposable, SerialDisposable, SingleAssignmentD
 from reactivex.scheduler import TimeoutScheduler
 
 from .deltas import ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta
+from .previews import JsonPreview, ToolCallPreview
 from .window import ByteWindow, current_window, offered
 
 T = TypeVar("T")
@@ -107,13 +108,24 @@ class _Frames(Generic[T]):
             self._window.release_all()
 
 
-def _joined(items: Iterable[T]) -> Iterator[T]:
-    """The items with neighbours that continue each other as one."""
+def _joined(waiting: Sequence[T]) -> Iterator[T]:
+    """The batch: of the previews of one thing the latest, and neighbours that continue each other as one."""
+    latest = {_previewed(item): n for n, item in enumerate(waiting)}
+    items = (item for n, item in enumerate(waiting) if latest[_previewed(item)] == n or _previewed(item) is None)
     for kind, run in groupby(items, _kind):
         if kind is None:
             yield from run
         else:
             yield _as_one(list(run))
+
+
+def _previewed(item: object) -> tuple[object, ...] | None:
+    """What a preview shows; None for anything else."""
+    if isinstance(item, ToolCallPreview):
+        return item.choice, item.index
+    if isinstance(item, JsonPreview):
+        return (item.choice,)
+    return None
 
 
 def _kind(item: object) -> tuple[object, ...] | None:
@@ -148,7 +160,8 @@ def coalesce(seconds: float, *, scheduler: abc.SchedulerBase | None = None) -> C
     again. Nothing is scheduled while nothing flows.
 
     In a batch, neighbouring text is one delta (`TextDelta`, `ReasoningDelta` and `RefusalDelta` of one choice, the
-    fragments of one call's arguments). Everything else stands as it came. Nothing is lost, and the order is kept.
+    fragments of one call's arguments), and of the previews of one call, or of one choice's JSON, the latest is there.
+    Everything else stands as it came. Nothing is lost, and the order is kept.
 
     The waiting frame is a small asynchronous boundary, emptied by time and not by demand. So it frees nothing of the
     window of the boundary behind it, but makes its bytes count there, even where that consumer starves. Where there

@@ -35,6 +35,7 @@ from rillet.operators.value import value
 from .recorder import Recording
 from .scripting import (
     DEFAULT_SCRIPT,
+    DEMO,
     Payload,
     Script,
     ScriptedCall,
@@ -51,7 +52,7 @@ from .scripting import (
     plain_events,
 )
 
-__all__ = ["Fault", "FaultKind", "Replay", "Request", "Sandbox", "Script", "ScriptedCall", "Wire"]
+__all__ = ["DEMO", "Fault", "FaultKind", "Replay", "Request", "Sandbox", "Script", "ScriptedCall", "Wire"]
 
 _Give: TypeAlias = "Callable[[web.Request, Request], Awaitable[web.StreamResponse]]"
 

@@ -27,12 +27,14 @@ from rillet.operators import (
     ByteWindow,
     Done,
     Finish,
+    JsonPreview,
     ReasoningDelta,
     RefusalDelta,
     TextDelta,
     ToolCall,
     ToolCallDelta,
     ToolCallEnd,
+    ToolCallPreview,
     ToolCallStart,
     coalesce,
 )
@@ -140,6 +142,36 @@ def test_neighbours_of_one_kind_choice_and_call_are_joined_and_no_others() -> No
     assert {message.time for message in messages[1:-1]} == {240}
 
 
+def test_of_previews_the_latest_stays_and_what_they_stood_between_is_joined() -> None:
+    items = [
+        ToolCallDelta(0, "{"),
+        ToolCallPreview(0, "f", {}, ()),
+        ToolCallDelta(0, '"a":'),
+        ToolCallPreview(1, "f", {}, ()),
+        JsonPreview({}, (), choice=1),
+        ToolCallDelta(0, "1"),
+        ToolCallPreview(0, "f", {"a": 1}, ()),
+        JsonPreview([], ()),
+        JsonPreview([1], ()),
+        ToolCallDelta(0, "}"),
+        text("a"),
+        JsonPreview({"b": 1}, (), choice=1),
+        text("b"),
+    ]
+    messages = run(on_next(210, "first"), *(on_next(220, item) for item in items), on_completed(300))
+    assert [message.value.value for message in messages[1:-1]] == [
+        ToolCallDelta(0, '{"a":'),
+        ToolCallPreview(1, "f", {}, ()),
+        ToolCallDelta(0, "1"),
+        ToolCallPreview(0, "f", {"a": 1}, ()),
+        JsonPreview([1], ()),
+        ToolCallDelta(0, "}"),
+        text("a"),
+        JsonPreview({"b": 1}, (), choice=1),
+        text("b"),
+    ]
+
+
 def test_equal_items_of_another_kind_are_not_taken_for_one() -> None:
     items = [Done(), Done(), None, None, 0, 0]
     messages = run(on_next(210, "first"), *(on_next(220, item) for item in items), on_completed(300))
@@ -169,6 +201,8 @@ delta_kinds = st.one_of(
     st.builds(ToolCallEnd, st.integers(0, 1)),
     st.just(ToolCall(0, "", "f", {}, "{}")),
     st.just(Finish("stop", "stop")),
+    st.builds(ToolCallPreview, st.integers(0, 1), st.just("f"), st.integers(), st.just(())),
+    st.builds(JsonPreview, st.integers(), st.just(())),
 )
 
 
@@ -178,6 +212,8 @@ def letters(items: list[Any]) -> list[Any]:
     for item in items:
         if isinstance(item, TextDelta | ReasoningDelta | RefusalDelta):
             told += [(type(item), item.choice, letter) for letter in item.text]
+        elif isinstance(item, ToolCallPreview | JsonPreview):
+            pass  # for display alone: see the next test
         elif isinstance(item, ToolCallDelta):
             told += [(ToolCallDelta, item.index, letter) for letter in item.args]
         else:
@@ -202,6 +238,20 @@ def test_whatever_comes_whenever_nothing_is_lost_and_the_order_is_kept(
     if batches and batches[-1] == time:  # what is flushed before the end need not wait for its frame
         batches.pop()
     assert all(later - earlier >= frame for earlier, later in pairwise(batches))
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), delta_kinds), max_size=40), st.integers(1, 60))
+def test_the_last_preview_of_each_thing_is_the_last_that_came(flow: list[tuple[int, Any]], frame: int) -> None:
+    def last_previews(items: list[Any]) -> dict[Any, Any]:
+        previews = [item for item in items if isinstance(item, ToolCallPreview | JsonPreview)]
+        return {(type(item), getattr(item, "index", None)): item for item in previews}
+
+    time, messages = 210, []
+    for gap, item in flow:
+        time += gap
+        messages.append(on_next(time, item))
+    seen = run(*messages, on_completed(time), frame=frame, disposed=100_000)
+    assert last_previews([message.value.value for message in seen[:-1]]) == last_previews([item for _, item in flow])
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=30), st.integers(1, 60))
