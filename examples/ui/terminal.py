@@ -48,6 +48,7 @@ class Chat(App[None]):
     .whole { border: round $success; border-title-color: $success }
     .failure { color: $error }
     """
+    AUTO_FOCUS = "Input"
     BINDINGS = (("escape", "quit", "Quit"),)
 
     def __init__(self, session: aiohttp.ClientSession, asking: Asking) -> None:
