@@ -85,7 +85,8 @@ class Chat(QWidget):
             case TextDelta(text):
                 self.write(text)
             case ToolCallStart(index=index, name=name):
-                panel, label = QGroupBox(f"{name} …", styleSheet=GROWING), QLabel(wordWrap=True)
+                panel, label = QGroupBox(f"{name} …"), QLabel(wordWrap=True)
+                panel.setStyleSheet(GROWING)
                 QVBoxLayout(panel).addWidget(label)
                 self.panels.addWidget(panel)
                 self.calls[index] = panel, label

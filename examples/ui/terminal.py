@@ -12,12 +12,14 @@ import asyncio
 import json
 import sys
 from contextlib import aclosing
+from typing import ClassVar
 
 import aiohttp
 from rich.table import Table
 from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import Input, Static
 
@@ -49,7 +51,7 @@ class Chat(App[None]):
     .failure { color: $error }
     """
     AUTO_FOCUS = "Input"
-    BINDINGS = (("escape", "quit", "Quit"),)
+    BINDINGS: ClassVar[list[BindingType]] = [("escape", "quit", "Quit")]
 
     def __init__(self, session: aiohttp.ClientSession, asking: Asking) -> None:
         super().__init__()
