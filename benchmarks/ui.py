@@ -229,7 +229,7 @@ class tk:
         self._look()
 
     def _look(self) -> None:
-        while not self._calls.empty():
+        for _ in range(self._calls.qsize()):
             self._calls.get()()
         self._root.after(round(FRAME * 1000), self._look)
 

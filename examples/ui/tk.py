@@ -54,7 +54,7 @@ class Chat(tk.Tk):
 
     def deliver(self) -> None:
         """Tk can't be called from another thread without waiting for it, so the window looks once a frame."""
-        while not self.posted.empty():
+        for _ in range(self.posted.qsize()):
             self.posted.get()()
         self.after(round(FRAME * 1000), self.deliver)
 

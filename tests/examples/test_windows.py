@@ -83,7 +83,7 @@ class Tk:
         put = chat.posted.put
 
         class Counted:
-            get, empty = chat.posted.get, chat.posted.empty
+            get, qsize = chat.posted.get, chat.posted.qsize
 
             @staticmethod
             def put(call: Callable[[], None]) -> None:
