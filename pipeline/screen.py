@@ -80,7 +80,7 @@ class TextScreen:
         self._mid_line = False
 
     def follow(self, deltas: Observable[Delta], window: ByteWindow) -> Observable[Shown]:
-        return deltas.pipe()
+        return deltas
 
     def show(self, shown: Shown) -> None:
         if isinstance(shown, TextDelta | RefusalDelta) and shown.choice == 0:
@@ -116,7 +116,7 @@ class JsonScreen:
         self._out = out
 
     def follow(self, deltas: Observable[Delta], window: ByteWindow) -> Observable[Shown]:
-        return deltas.pipe()
+        return deltas
 
     def show(self, shown: Shown) -> None:
         self._line({"type": _snake_case(type(shown).__name__), **_fields(shown)})

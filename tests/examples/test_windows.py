@@ -116,9 +116,7 @@ def window(
     request: pytest.FixtureRequest, program: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Window]:
     if request.param == "qt":
-        pytest.importorskip(
-            "PySide6.QtWidgets", reason="no PySide6 (the extra `ui`), or no libEGL", exc_type=ImportError
-        )
+        pytest.importorskip("PySide6.QtWidgets", reason="no PySide6 (extra `ui`), or no libEGL", exc_type=ImportError)
         monkeypatch.setenv("QT_QPA_PLATFORM", "offscreen")
         yield Qt(program("examples/ui/qt.py"))
     else:
