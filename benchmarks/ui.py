@@ -21,9 +21,9 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import reactivex as rx
 from reactivex import Observable, abc
-from reactivex.disposable import Disposable
 
 from rillet.operators import Delta, TextDelta, coalesce
+from rillet.operators.timers import timer_scheduler
 from rillet.pipeline import BackgroundLoop
 
 DELTAS = 20_000
@@ -171,7 +171,7 @@ def flow(deltas: int) -> Observable[Delta]:
             if sent == deltas:
                 observer.on_completed()
 
-        return rx.interval(BURST).subscribe(burst, observer.on_error, scheduler=scheduler) or Disposable()
+        return rx.interval(BURST, scheduler=timer_scheduler(scheduler)).subscribe(burst, observer.on_error)
 
     return Observable(on)
 

@@ -10,10 +10,10 @@ from typing import Any, Generic, TypeVar
 
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable, SerialDisposable, SingleAssignmentDisposable
-from reactivex.scheduler import TimeoutScheduler
 
 from .deltas import ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta
 from .previews import JsonPreview, ToolCallPreview
+from .timers import timer_scheduler
 from .window import ByteWindow, current_window, offered
 
 T = TypeVar("T")
@@ -169,7 +169,8 @@ def coalesce(seconds: float, *, scheduler: abc.SchedulerBase | None = None) -> C
 
     Args:
         seconds: The length of a frame, from the end of one batch to the start of the next; 1/30 suits most screens.
-        scheduler: What times the frames; by default the scheduler given at subscribe, else threads of a timer.
+        scheduler: What times the frames: by default the scheduler given at subscription; else the event loop of
+            `iterate`, `for_each` or a `BackgroundLoop` behind it; else threads of reactivex's `TimeoutScheduler`.
             Deliveries never overlap, on whatever threads they are. Only relative times are used, so the wall clock
             may move.
 
@@ -189,7 +190,7 @@ def coalesce(seconds: float, *, scheduler: abc.SchedulerBase | None = None) -> C
 
     def operator(source: Observable[T]) -> Observable[T]:
         def subscribe(observer: abc.ObserverBase[T], given: abc.SchedulerBase | None = None) -> abc.DisposableBase:
-            frames = _Frames(observer, seconds, scheduler or given or TimeoutScheduler.singleton())
+            frames = _Frames(observer, seconds, timer_scheduler(scheduler, given))
             frames.start(source, given)
             return Disposable(frames.dispose)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import threading
+from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from types import TracebackType
@@ -14,14 +15,14 @@ import aiohttp
 from reactivex import Observable, abc, throw
 from reactivex import operators as ops
 from reactivex.disposable import Disposable, SingleAssignmentDisposable
-from reactivex.observer import Observer
-from reactivex.scheduler.eventloop import AsyncIOScheduler
+from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
 
 from rillet.operators import ByteWindow
+from rillet.operators.errors import BufferOverflow
+from rillet.operators.timers import timers_on
 from rillet.operators.window import offered
 
-from .client import PATIENCE
-from .inbox import Inbox
+from .pressure import MAX_ITEMS
 
 T = TypeVar("T")
 
@@ -34,21 +35,16 @@ Post: TypeAlias = Callable[[Callable[[], None]], object]
 EXIT_SECONDS = 5.0
 
 
-def patient_session() -> aiohttp.ClientSession:
-    """A session that bears five minutes of silence."""
-    return aiohttp.ClientSession(timeout=PATIENCE)
-
-
 class BackgroundLoop:
     """An event loop in a thread of its own, with an aiohttp session: for GUI programs, and for scripts.
 
     The thread starts at the first subscription, or where a `with` block is entered, and ends with `stop` or the block.
 
     Args:
-        make_session: Makes the session, in the loop; by default one that bears five minutes of silence.
+        make_session: Makes the session, in the loop; by default a plain one.
     """
 
-    def __init__(self, make_session: Callable[[], aiohttp.ClientSession] = patient_session) -> None:
+    def __init__(self, make_session: Callable[[], aiohttp.ClientSession] = aiohttp.ClientSession) -> None:
         self._make_session = make_session
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -195,9 +191,9 @@ class _Run(Generic[T]):
             observable = self._work(session) if callable(self._work) else self._work
         except Exception as error:
             observable = throw(error)
-        scheduler = self._scheduler or AsyncIOScheduler(loop)
         watched = observable.pipe(ops.finally_action(self.dispose))
-        self._upstream.disposable = watched.subscribe(self._observer, scheduler=scheduler)
+        with timers_on(AsyncIOThreadSafeScheduler(loop)):
+            self._upstream.disposable = watched.subscribe(self._observer, scheduler=self._scheduler)
 
     def end(self) -> None:
         """On the loop's thread: dispose."""
@@ -205,6 +201,59 @@ class _Run(Generic[T]):
         self._ended()
         if self._owns_loop:
             self._loop.ask_to_stop()
+
+
+class _Queue(abc.ObserverBase[T]):
+    """What waits for a consumer on another thread: each item with how far the source had read for it.
+
+    Args:
+        window: What the source waits for.
+        wake: Called after each item and after the end, on the thread that brought it.
+    """
+
+    def __init__(self, window: ByteWindow, wake: Callable[[], None]) -> None:
+        self._window = window
+        self._wake = wake
+        self._items: deque[tuple[T, int]] = deque()
+        self._error: Exception | None = None
+        self._ended = False
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def on_next(self, value: T) -> None:
+        if self._ended:
+            return
+        if len(self._items) >= MAX_ITEMS:
+            self.on_error(BufferOverflow(MAX_ITEMS, "item"))
+            return
+        self._items.append((value, self._window.mark()))
+        self._wake()
+
+    def on_error(self, error: Exception) -> None:
+        if not self._ended:
+            self._error = error
+            self.on_completed()
+
+    def on_completed(self) -> None:
+        self._ended = True
+        self._wake()
+
+    def take(self) -> T:
+        """The next item."""
+        item, mark = self._items.popleft()
+        if not self._items or self._items[0][1] != mark:  # the last item of what was read up to the mark
+            self._window.release(mark)
+        return item
+
+    def is_over(self) -> bool:
+        """Whether nothing waits and nothing will come; raises what the observable failed with."""
+        ended = self._ended  # in this order: another thread may bring an item, and then the end, meanwhile
+        if self._items or not ended:
+            return False
+        if self._error is not None:
+            raise self._error
+        return True
 
 
 class _Posted(Generic[T]):
@@ -216,7 +265,7 @@ class _Posted(Generic[T]):
         self._posted = False
         self._disposed = False
         self.window = ByteWindow()
-        self.inbox = Inbox[T](self.window, self._wake)
+        self.queue = _Queue[T](self.window, self._wake)
         self.upstream = SingleAssignmentDisposable()
 
     def dispose(self) -> None:
@@ -237,18 +286,18 @@ class _Posted(Generic[T]):
     def _deliver(self) -> None:
         self._posted = False
         try:
-            for _ in range(len(self.inbox)):  # what comes meanwhile waits for the next call: the thread has other work
+            for _ in range(len(self.queue)):  # what comes meanwhile waits for the next call: the thread has other work
                 if self._disposed:
                     return
-                self._observer.on_next(self.inbox.take())
-            is_over = self.inbox.is_over()
+                self._observer.on_next(self.queue.take())
+            is_over = self.queue.is_over()
         except Exception as error:  # the observable's, or the subscriber's own
             self.dispose()
             self._observer.on_error(error)
             return
         if is_over:
             self._observer.on_completed()
-        elif self.inbox:
+        elif self.queue:
             self._wake()
         else:
             self.window.release_all()
@@ -293,25 +342,26 @@ class Background(Observable[T]):
 
         Raises:
             Exception: Whatever the observable failed with, after the items before it.
+            BufferOverflow: A source that can't be made to wait ran away, after the million items that waited.
             RuntimeError: It was stopped.
         """
         window = ByteWindow()
         news = threading.Event()
-        inbox = Inbox[T](window, news.set)
+        queue = _Queue[T](window, news.set)
 
         def ended() -> None:
-            inbox.fail(RuntimeError("the background loop was stopped"))
+            queue.on_error(RuntimeError("the background loop was stopped"))
 
         with offered(window):
-            run = self._start(Observer(inbox.put, inbox.fail, inbox.end), None, ended)
+            run = self._start(queue, None, ended)
         try:
             while True:
-                while inbox:
-                    yield inbox.take()
+                while queue:
+                    yield queue.take()
                 news.clear()
-                if inbox.is_over():
+                if queue.is_over():
                     return
-                if not inbox:
+                if not queue:
                     window.release_all()
                     news.wait()
         finally:
@@ -328,9 +378,8 @@ class Background(Observable[T]):
     ) -> abc.DisposableBase:
         assert self._post is not None
         posted = _Posted(observer, self._post)
-        inbox = posted.inbox
         with offered(posted.window):
-            run = self._start(Observer(inbox.put, inbox.fail, inbox.end), scheduler)
+            run = self._start(posted.queue, scheduler)
         posted.upstream.disposable = Disposable(run.dispose)
         return Disposable(posted.dispose)
 
@@ -385,7 +434,9 @@ def run_in_background(work: Work[T], *, post: Post | None = None) -> Background[
         - emits: what `work` emits, on the loop's thread or the one that `post` reaches
         - buffers up to: with `post` and in a `for`, a `ByteWindow`; else nothing
         - completes: with `work`
-        - fails: with `work`; with what it raises; with `post`, with whatever a subscriber's `on_next` raised. Operators
-          that need a scheduler and were given none get that of the loop
+        - fails: with `work`; with what it raises; with `post`, with whatever a subscriber's `on_next` raised, and with
+          `BufferOverflow` where a source that knows no window lets a million items wait
+
+        The timers of this library's operators run on the loop, where they were given no other.
     """
     return Background(work, post=post)

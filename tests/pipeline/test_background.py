@@ -15,9 +15,10 @@ import pytest
 import reactivex as rx
 from reactivex import Observable, Subject, abc
 from reactivex import operators as rxops
+from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rillet.operators import ByteWindow, Delta, Done, TextDelta, coalesce
-from rillet.operators.errors import TruncatedStream
+from rillet.operators.errors import BufferOverflow, TruncatedStream
 from rillet.operators.window import current_window
 from rillet.pipeline import BackgroundLoop, ask, run_in_background
 from rillet.pipeline.background import Work
@@ -64,13 +65,27 @@ def test_an_observable_that_needs_no_session_is_taken_as_it_is() -> None:
     assert list(run_in_background(rx.empty())) == []
 
 
-def test_what_times_operators_is_the_loop_in_its_thread() -> None:
+def ticks(session: aiohttp.ClientSession) -> Observable[int]:
+    """Numbers, one a millisecond, on the loop."""
+    return rx.interval(0.001, scheduler=AsyncIOScheduler(asyncio.get_running_loop()))
+
+
+def test_what_times_this_librarys_operators_is_the_loop_in_its_thread() -> None:
     names: list[str] = []
-    ticks = rx.interval(0.001).pipe(
-        rxops.take(3), rxops.do_action(lambda _: names.append(threading.current_thread().name)), coalesce(0.001)
+    bursts = rx.concat(rx.from_iterable(range(3)), rx.never()).pipe(
+        coalesce(0.001), rxops.do_action(lambda _: names.append(threading.current_thread().name)), rxops.take(3)
     )
-    assert list(run_in_background(ticks)) == [0, 1, 2]
+    assert list(run_in_background(bursts)) == [0, 1, 2]
     assert names == ["rillet loop"] * 3
+
+
+def test_a_source_that_cannot_wait_is_cut_off_at_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rillet.pipeline.background.MAX_ITEMS", 100)
+    seen: list[int] = []
+    with pytest.raises(BufferOverflow):
+        seen.extend(run_in_background(rx.from_iterable(range(1_000))))
+    assert seen == list(range(len(seen)))
+    assert len(seen) >= 100
 
 
 def test_an_error_comes_after_the_items_before_it() -> None:
@@ -221,7 +236,7 @@ def test_stopped_inside_on_next_on_its_own_thread_it_does_not_wait_for_itself() 
         background.stop()
         done.set()
 
-    background.run(rx.interval(0.001)).subscribe(leave)
+    background.run(ticks).subscribe(leave)
     assert done.wait(5)
     background.stop()
     assert seen == [0]
@@ -373,7 +388,7 @@ def test_a_post_that_fails_is_not_silent(caplog: pytest.LogCaptureFixture) -> No
     def post(_: Callable[[], None]) -> None:
         raise Broken
 
-    with run_in_background(rx.interval(0.001), post=post) as background:
+    with run_in_background(ticks, post=post) as background:
         logged = threading.Event()
         caplog.handler.addFilter(lambda _: logged.set() or True)
         background.subscribe()
