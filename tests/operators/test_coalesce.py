@@ -335,6 +335,35 @@ def test_an_exception_of_the_subscriber_ends_the_stream_whoever_delivers(bad: st
     assert not source.observers
 
 
+def test_an_exception_of_the_subscriber_ends_a_source_that_pushes_at_once() -> None:
+    fault = Broken()
+    seen: list[Any] = []
+
+    def fail(item: str) -> None:
+        seen.append(item)
+        raise fault
+
+    def push(observer: abc.ObserverBase[str], scheduler: Any = None) -> abc.DisposableBase:
+        for item in "abc":
+            observer.on_next(item)
+        observer.on_completed()
+        return Disposable()
+
+    Observable(push).pipe(coalesce(FRAME, scheduler=TestScheduler())).subscribe(
+        fail, seen.append, lambda: seen.append("end")
+    )
+    assert seen == ["a", fault]
+
+
+def test_retry_starts_anew() -> None:
+    turns = iter([rx.concat(rx.of("a", "b"), rx.throw(Broken())), rx.of("c", "d")])
+    seen: list[Any] = []
+    rx.defer(lambda _: next(turns)).pipe(coalesce(FRAME, scheduler=TestScheduler()), ops.retry(2)).subscribe(
+        seen.append, seen.append, lambda: seen.append("end")
+    )
+    assert seen == ["a", "b", "c", "d", "end"]
+
+
 def test_two_subscriptions_share_nothing_and_one_after_an_error_starts_anew() -> None:
     scheduler = TestScheduler()
     sources = [Subject[str](), Subject[str](), Subject[str]()]
