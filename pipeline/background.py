@@ -221,6 +221,11 @@ class _Queue(abc.ObserverBase[T]):
     def __len__(self) -> int:
         return len(self._items)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the end has come, though items may wait before it."""
+        return self._ended
+
     def on_next(self, value: T) -> None:
         if self._ended:
             return
@@ -272,6 +277,11 @@ class _Posted(Generic[T]):
         self._disposed = True
         self.upstream.dispose()
         self.window.release_all()  # a source that others share must not wait for this subscriber any more
+
+    def stopped(self) -> None:
+        """The subscription has ended on the loop; where nothing had ended it there, nothing more is delivered."""
+        if not self.queue.has_ended:
+            self._disposed = True
 
     def _wake(self) -> None:
         if self._posted or self._disposed:
@@ -379,7 +389,7 @@ class Background(Observable[T]):
         assert self._post is not None
         posted = _Posted(observer, self._post)
         with offered(posted.window):
-            run = self._start(posted.queue, scheduler)
+            run = self._start(posted.queue, scheduler, posted.stopped)
         posted.upstream.disposable = Disposable(run.dispose)
         return Disposable(posted.dispose)
 

@@ -350,6 +350,16 @@ def test_with_post_nothing_comes_after_dispose() -> None:
     assert seen == [1]
 
 
+def test_with_post_nothing_comes_after_the_loop_was_stopped() -> None:
+    desk, seen = Desk(), list[object]()
+    with BackgroundLoop() as background:
+        endless = background.run(rx.merge(rx.never(), rx.of(1, 2, 3)), post=desk.calls.put)
+        endless.subscribe(seen.append, seen.append, lambda: seen.append("end"))
+        call = desk.calls.get(timeout=5)
+    call()
+    assert (seen, desk.calls.empty()) == ([], True)
+
+
 def test_with_post_a_flood_does_not_hold_the_thread() -> None:
     """One call delivers what had come when it was made, not what comes meanwhile."""
     desk, seen = Desk(), list[int]()
