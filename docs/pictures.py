@@ -57,6 +57,8 @@ async def page(base_url: str, command: str) -> None:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     _, port = runner.addresses[0][:2]
     async with new_page(command, 720, 440, scale=1.5) as browser:
+        calm = {"name": "prefers-reduced-motion", "value": "reduce"}
+        await browser.call("Emulation.setEmulatedMedia", features=[calm])
         await browser.open(f"http://127.0.0.1:{port}/?q={QUESTION}")
         await browser.until(f"document.body?.innerText.includes({LAST_SHOWN!r})")
         await browser.save(PICTURES / "page.png")
