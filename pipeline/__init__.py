@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from .answer import Answer
     from .assembler import SSEParser, StreamAssembler, parse_sse
     from .attempts import attempts
-    from .backoff import Backoff
     from .background import Background, BackgroundLoop, run_in_background
+    from .backoff import Backoff
     from .chain import Limits, deltas
     from .client import Asking, ask, collect_stream, stream_llm
     from .connect import RequestOptions
