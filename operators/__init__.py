@@ -3,6 +3,7 @@
 from . import errors
 from .assemble_tools import assemble_tools
 from .bounded import bounded
+from .coalesce import coalesce
 from .decode_deltas import Decoder, WireProtocol, decode_deltas
 from .decode_utf8 import decode_utf8
 from .decompress import decompress
@@ -78,6 +79,7 @@ __all__ = [
     "WireProtocol",
     "assemble_tools",
     "bounded",
+    "coalesce",
     "decode_deltas",
     "decode_utf8",
     "decompress",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .answer import Answer
     from .assembler import SSEParser, StreamAssembler, parse_sse
     from .attempts import attempts
+    from .background import Background, BackgroundLoop, run_in_background
     from .backoff import Backoff
     from .chain import Limits, deltas
     from .client import Asking, ask, collect_stream, stream_llm
@@ -32,6 +33,8 @@ __all__ = [
     "PROVIDERS",
     "Answer",
     "Asking",
+    "Background",
+    "BackgroundLoop",
     "Backoff",
     "ByteWindow",
     "Limits",
@@ -60,6 +63,7 @@ __all__ = [
     "parse_arguments",
     "parse_sse",
     "recorder",
+    "run_in_background",
     "stream_llm",
 ]
 
@@ -70,6 +74,7 @@ _EXPORTS = {
     ".assembler": ("SSEParser", "StreamAssembler", "parse_sse"),
     ".attempts": ("attempts",),
     ".backoff": ("Backoff",),
+    ".background": ("Background", "BackgroundLoop", "run_in_background"),
     ".chain": ("Limits", "deltas"),
     ".client": ("Asking", "ask", "collect_stream", "stream_llm"),
     ".connect": ("RequestOptions",),

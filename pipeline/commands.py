@@ -15,7 +15,7 @@ from typing import TypeVar
 import aiohttp
 from reactivex import Observable
 
-from rillet.operators import Chain, Delta, ServerSentEvent, Stage, WireProtocol
+from rillet.operators import ByteWindow, Chain, Delta, ServerSentEvent, Stage, ToolCallPreview, WireProtocol
 from rillet.operators.decode_utf8 import DecodeUtf8
 from rillet.operators.errors import HttpStatusError, NotAnEventStream, StreamError, TruncatedStream
 from rillet.operators.group_events import GroupEvents
@@ -90,7 +90,7 @@ async def _run_demo(fault: Fault | None, screen: Screen) -> Answer:
 
 
 def _ask(options: argparse.Namespace) -> int:
-    asyncio.run(_run_ask(options, JsonScreen(sys.stdout) if options.json else TextScreen(sys.stdout)))
+    asyncio.run(_run_ask(options, JsonScreen(sys.stdout) if options.json else live_screen_or(TextScreen(sys.stdout))))
     return 0
 
 
@@ -120,11 +120,13 @@ async def _run_ask(options: argparse.Namespace, screen: Screen) -> None:
 
 async def _show(observable: Observable[Delta], screen: Screen) -> Answer:
     answer = Answer()
+    window = ByteWindow()
     try:
-        async with aclosing(iterate(observable)) as flow:
-            async for delta in flow:
-                answer.add(delta)
-                screen.show(delta)
+        async with aclosing(iterate(screen.follow(observable, window), window=window)) as flow:
+            async for shown in flow:
+                if not isinstance(shown, ToolCallPreview):
+                    answer.add(shown)
+                screen.show(shown)
     except StreamError as error:
         screen.end(error.partial, error)
         raise

@@ -3,6 +3,8 @@
     async with Sandbox(Script(text="Hello"), Wire(seed=7), Fault("cut", after=300)) as base_url:
         ...
 
+In a program without an event loop it is a plain `with`, which serves from a thread of its own.
+
 It speaks each dialect where the provider's own clients look for it: below the base URL `openai-chat` at
 /chat/completions, `openai-responses` at /responses and `plain` at /plain; below the root URL, which is the base URL
 without /v1, `anthropic` at /v1/messages, `gemini` at /v1beta/models/{model}:streamGenerateContent (at /v1 too) and
@@ -18,7 +20,9 @@ import json
 import random
 import socket
 import struct
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
@@ -31,6 +35,7 @@ from rillet.operators.value import value
 from .recorder import Recording
 from .scripting import (
     DEFAULT_SCRIPT,
+    DEMO,
     Payload,
     Script,
     ScriptedCall,
@@ -47,7 +52,7 @@ from .scripting import (
     plain_events,
 )
 
-__all__ = ["Fault", "FaultKind", "Replay", "Request", "Sandbox", "Script", "ScriptedCall", "Wire"]
+__all__ = ["DEMO", "Fault", "FaultKind", "Replay", "Request", "Sandbox", "Script", "ScriptedCall", "Wire"]
 
 _Give: TypeAlias = "Callable[[web.Request, Request], Awaitable[web.StreamResponse]]"
 
@@ -154,7 +159,7 @@ def _check_replay(replay: Replay, wire: Wire, fault: Fault | None) -> None:
 
 
 class Sandbox:
-    """The scripted provider, as an asynchronous context manager that gives its base URL.
+    """The scripted provider, as a context manager, asynchronous or plain, that gives its base URL.
 
     Args:
         script: What is answered, to every request; or a replay.
@@ -212,6 +217,29 @@ class Sandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self._runner.cleanup()
+
+    def __enter__(self) -> str:
+        started: Future[str] = Future()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(started)), name="sandbox", daemon=True)
+        self._thread.start()
+        return started.result()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._leave.set)
+        self._thread.join()
+
+    async def _serve(self, started: Future[str]) -> None:
+        self._loop, self._leave = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            base_url = await self.__aenter__()
+        except Exception as error:
+            started.set_exception(error)
+            return
+        started.set_result(base_url)
+        await self._leave.wait()
+        await self.__aexit__(None, None, None)
 
     async def requests_over(self) -> None:
         """Wait until the sandbox is done with every request it got, or their clients have gone."""

@@ -6,10 +6,31 @@ import json
 import re
 import sys
 from dataclasses import fields, is_dataclass
-from typing import IO, Protocol
+from time import perf_counter
+from typing import IO, TYPE_CHECKING, Protocol, TypeAlias
 
-from rillet.operators import Delta, Message, RefusalDelta, TextDelta, ToolCall, ToolCallDelta, ToolCallStart
+from reactivex import Observable
+
+from rillet.operators import (
+    ByteWindow,
+    Delta,
+    Json,
+    JsonPath,
+    Message,
+    RefusalDelta,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallPreview,
+    ToolCallStart,
+    coalesce,
+    preview_tools,
+)
 from rillet.operators.errors import StreamError
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.panel import Panel
 
 _control = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -19,10 +40,20 @@ def printable(text: str) -> str:
     return " ".join(_control.sub("", text).split("\n"))
 
 
+Shown: TypeAlias = Delta | ToolCallPreview
+"""What a screen is shown."""
+
+FRAME = 1 / 30
+
+
 class Screen(Protocol):
     """Shows one stream."""
 
-    def show(self, delta: Delta) -> None:
+    def follow(self, deltas: Observable[Delta], window: ByteWindow) -> Observable[Shown]:
+        """What it wants to be shown of a stream, whose window this is."""
+        ...
+
+    def show(self, shown: Shown) -> None:
         """Show what came."""
         ...
 
@@ -48,13 +79,16 @@ class TextScreen:
         self._growing = growing
         self._mid_line = False
 
-    def show(self, delta: Delta) -> None:
-        if isinstance(delta, TextDelta | RefusalDelta) and delta.choice == 0:
-            self._write(delta.text)
-        elif isinstance(delta, ToolCallStart) and self._growing:
-            self._line(f"… call {delta.index} {printable(delta.name)}")
-        elif isinstance(delta, ToolCallDelta) and self._growing:
-            self._line(f"… call {delta.index} {printable(delta.args)}")
+    def follow(self, deltas: Observable[Delta], window: ByteWindow) -> Observable[Shown]:
+        return deltas
+
+    def show(self, shown: Shown) -> None:
+        if isinstance(shown, TextDelta | RefusalDelta) and shown.choice == 0:
+            self._write(shown.text)
+        elif isinstance(shown, ToolCallStart) and self._growing:
+            self._line(f"… call {shown.index} {printable(shown.name)}")
+        elif isinstance(shown, ToolCallDelta) and self._growing:
+            self._line(f"… call {shown.index} {printable(shown.args)}")
 
     def end(self, messages: tuple[Message, ...], error: StreamError | None) -> None:
         for message in messages[:1]:
@@ -81,8 +115,11 @@ class JsonScreen:
     def __init__(self, out: IO[str]) -> None:
         self._out = out
 
-    def show(self, delta: Delta) -> None:
-        self._line({"type": _snake_case(type(delta).__name__), **_fields(delta)})
+    def follow(self, deltas: Observable[Delta], window: ByteWindow) -> Observable[Shown]:
+        return deltas
+
+    def show(self, shown: Shown) -> None:
+        self._line({"type": _snake_case(type(shown).__name__), **_fields(shown)})
 
     def end(self, messages: tuple[Message, ...], error: StreamError | None) -> None:
         self._line(
@@ -103,31 +140,47 @@ class JsonScreen:
 
 
 class LiveScreen:
-    """Text that flows, and a panel for each call whose arguments grow; needs rich and a terminal."""
+    """Text that flows, a panel for each call whose arguments grow, and a footer; needs rich and a terminal.
 
-    def __init__(self) -> None:
+    An open call's panel is dashed, and the field that still grows is marked; a verified call's panel is solid. Whole
+    lines of text leave the live part upwards, so that a long answer scrolls as any output does.
+
+    Args:
+        out: The terminal.
+    """
+
+    def __init__(self, out: IO[str]) -> None:
         from rich.console import Console
         from rich.live import Live
 
+        self._window: ByteWindow | None = None
+        self._begun = self._first = perf_counter()
+        self._count = 0
         self._text = ""
-        self._calls: dict[tuple[int, int], list[str]] = {}
-        self._done: set[tuple[int, int]] = set()
-        self._live = Live(console=Console(file=sys.stdout), refresh_per_second=20)
+        self._calls: dict[tuple[int, int], _Call] = {}
+        self._live = Live(console=Console(file=out), refresh_per_second=30)
         self._live.start()
 
-    def show(self, delta: Delta) -> None:
-        if isinstance(delta, TextDelta) and delta.choice == 0:
-            self._text += delta.text
-        elif isinstance(delta, ToolCallStart):
-            self._calls[delta.choice, delta.index] = [delta.name, ""]
-        elif isinstance(delta, ToolCallDelta):
-            self._calls[delta.choice, delta.index][1] += delta.args
-        elif isinstance(delta, ToolCall):
-            self._done.add((delta.choice, delta.index))
-            self._calls[delta.choice, delta.index][1] = _arguments(delta)
-        else:
-            return
-        self._draw()
+    def follow(self, deltas: Observable[Delta], window: ByteWindow) -> Observable[Shown]:
+        self._window = window
+        return deltas.pipe(coalesce(FRAME), preview_tools(every=0))
+
+    def show(self, shown: Shown) -> None:
+        match shown:
+            case TextDelta(text, 0) | RefusalDelta(text, 0):
+                self._count_in(text)
+                self._flow(_control.sub("", text))
+            case ToolCallStart(index, _, name, choice):
+                self._calls[choice, index] = _Call(printable(name))
+            case ToolCallDelta(_, args):
+                self._count_in(args)
+            case ToolCallPreview(index, _, args, path, choice):
+                self._calls[choice, index].grow(args, path)
+            case ToolCall(index, _, _, args, _, choice):
+                self._calls[choice, index].finish(args)
+            case _:
+                return
+        self._live.update(self._drawn())
 
     def end(self, messages: tuple[Message, ...], error: StreamError | None) -> None:
         pass
@@ -135,23 +188,69 @@ class LiveScreen:
     def close(self) -> None:
         self._live.stop()
 
-    def _draw(self) -> None:
+    def _count_in(self, text: str) -> None:
+        if not self._count:
+            self._first = perf_counter()
+        self._count += len(text)
+
+    def _flow(self, text: str) -> None:
+        whole, newline, rest = text.rpartition("\n")
+        if newline:
+            self._live.console.print(self._text + whole, markup=False, highlight=False, emoji=False)
+            self._text = ""
+        self._text += rest
+
+    def _drawn(self) -> Group:
         from rich.console import Group
-        from rich.panel import Panel
         from rich.text import Text
 
-        panels = [
-            Panel(
-                Text(args if key in self._done else args + "▌"),
-                title=Text(name),
-                title_align="left",
-                subtitle="verified" if key in self._done else "growing",
-                subtitle_align="right",
-                border_style="green" if key in self._done else "yellow",
-            )
-            for key, (name, args) in self._calls.items()
-        ]
-        self._live.update(Group(Text(_control.sub("", self._text)), *panels))
+        text = (Text(self._text),) if self._text else ()
+        panels = (call.panel() for call in self._calls.values())
+        return Group(*text, *panels, Text(self._footer(), "dim", no_wrap=True, overflow="ellipsis"))
+
+    def _footer(self) -> str:
+        rate = self._count / max(perf_counter() - self._first, FRAME)
+        first = self._first - self._begun
+        fill = self._window.pending / self._window.limit if self._window else 0.0
+        return f"{self._count:,} characters, {rate:,.0f} a second · first after {first:.2f} s · window {fill:.0%} full"
+
+
+class _Call:
+    """A call's panel."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._args: Json = {}
+        self._open: JsonPath | None = ()
+        self._is_whole = False
+
+    def grow(self, args: Json, path: JsonPath | None) -> None:
+        self._args, self._open = args, path
+
+    def finish(self, args: Json) -> None:
+        self._args, self._open, self._is_whole = args, None, True
+
+    def panel(self) -> Panel:
+        from rich import box
+        from rich.panel import Panel
+        from rich.table import Table
+        from rich.text import Text
+
+        fields = Table.grid(padding=(0, 1))
+        open_field = self._open[0] if self._open else None
+        for name, value in self._args.items() if isinstance(self._args, dict) else ():
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            mark = "▌" if name == open_field else ""
+            fields.add_row(Text(printable(name), "bold"), Text(_control.sub("", text) + mark))
+        return Panel(
+            fields,
+            box=box.ROUNDED if self._is_whole else box.ASCII2,
+            title=Text(self._name),
+            title_align="left",
+            subtitle="verified" if self._is_whole else "growing",
+            subtitle_align="right",
+            border_style="green" if self._is_whole else "yellow",
+        )
 
 
 def live_screen_or(screen: Screen) -> Screen:
@@ -159,7 +258,7 @@ def live_screen_or(screen: Screen) -> Screen:
     if not sys.stdout.isatty():
         return screen
     try:
-        return LiveScreen()
+        return LiveScreen(sys.stdout)
     except ModuleNotFoundError:  # the extra `cli` was not asked for
         return screen
 

@@ -62,6 +62,23 @@ class Script:
 
 DEFAULT_SCRIPT = Script()
 
+DEMO = Script(
+    "Let me look at the sky over Bergen first, and then write to Ada. ☕",
+    calls=(
+        ScriptedCall("get_weather", {"city": "Bergen", "day": "Saturday", "hours": [9, 12, 15]}),
+        ScriptedCall(
+            "send_mail",
+            {
+                "to": "ada@example.org",
+                "subject": "Saturday",
+                "body": "Dear Ada,\nSaturday looks dry in Bergen, so let us walk up Fløyen. Bring shoes, and cake!",
+            },
+        ),
+    ),
+    usage=(41, 63),
+)
+"""An answer with text and two tool calls, for programs that show one."""
+
 
 def plain_events(script: Script) -> Iterator[str]:
     """The script as the data of `plain` events."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -15,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from rillet.operators import Delta, TextDelta, ToolCall, ToolCallPreview, ToolCallStart
 from rillet.pipeline.cli import main
+from rillet.pipeline.screen import LiveScreen
 from rillet.pipeline.scripting import Script, ScriptedCall, openai_chat_events, plain_events
 
 COMMAND = [sys.executable, "-m", "rillet.pipeline.cli"]
@@ -278,3 +281,55 @@ def on_terminal(arguments: list[str]) -> str:
         os.close(master)
         assert process.wait(timeout=10) == 0
     return output.decode()
+
+
+def test_a_live_panel_marks_the_open_field_and_turns_solid_once_it_is_verified() -> None:
+    growing = [ToolCallStart(0, "", "look"), ToolCallPreview(0, "look", {"city": "Os", "n": 1}, ("city",))]
+    open_panel = drawn(growing)
+    assert "+- look --" in open_panel
+    assert "| city Os▌ " in open_panel
+    assert "| n    1 " in open_panel
+    solid = drawn([*growing, ToolCall(0, "", "look", {"city": "Oslo", "n": 1}, "{}")])
+    assert "╭─ look ──" in solid
+    assert "│ city Oslo " in solid
+    assert "▌" not in solid
+
+
+def test_a_live_screen_keeps_to_its_columns_and_leaves_out_what_commands_a_terminal() -> None:
+    evil = "\x1b]0;title\x07"
+    shown = drawn(
+        [
+            TextDelta(f"safe{evil} " + "word " * 40),
+            ToolCallStart(0, "", f"na{evil}me\n" + "x" * 100),
+            ToolCallPreview(0, "f", {f"k{evil}": f"v{evil} " + "y" * 300}, ()),
+        ]
+    )
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+    assert "characters, " in shown.splitlines()[-1]
+
+
+def test_whole_lines_of_a_long_answer_scroll_away_from_the_live_part() -> None:
+    pieces = [TextDelta("one\ntwo [b]\nthr"), TextDelta("ee\nfour")]
+    assert drawn(pieces).splitlines()[0] == "four"
+    pytest.importorskip("rich")
+    screen = LiveScreen(out := io.StringIO())
+    for piece in pieces:
+        screen.show(piece)
+    screen.close()
+    assert out.getvalue().startswith("one\ntwo [b]\nthree\nfour\n")
+
+
+def drawn(shown: list[Delta | ToolCallPreview]) -> str:
+    """What the live part of a screen shows at last, without colour, at 80 columns."""
+    rich_console = pytest.importorskip("rich.console", reason="rich is not installed: the extra `cli`")
+    screen = LiveScreen(io.StringIO())
+    try:
+        for one in shown:
+            screen.show(one)
+        out = io.StringIO()
+        rich_console.Console(file=out, width=80).print(screen._live.renderable)
+        return out.getvalue()
+    finally:
+        screen.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -17,7 +18,7 @@ import openai
 import pytest
 from google import genai
 
-from rillet.operators import ToolCallDelta
+from rillet.operators import TextDelta, ToolCallDelta
 from rillet.operators.errors import (
     HttpStatusError,
     MalformedToolArguments,
@@ -25,7 +26,7 @@ from rillet.operators.errors import (
     StreamError,
     TruncatedStream,
 )
-from rillet.pipeline import StreamAssembler, bytes_from, deltas, iterate
+from rillet.pipeline import StreamAssembler, ask, bytes_from, deltas, iterate, run_in_background
 from rillet.pipeline.sandbox import Fault, Sandbox, Script, ScriptedCall, Wire
 from rillet.pipeline.scripting import gemini_events, ollama_lines
 
@@ -442,3 +443,17 @@ async def test_a_response_that_was_not_in_the_background_can_not_be_resumed() ->
             await client.responses.retrieve("resp_sandbox", stream=True, starting_after=3)
     assert events[0].type == "response.created"
     assert events[0].response.background is False
+
+
+def test_without_an_event_loop_it_serves_from_a_thread_and_takes_that_along() -> None:
+    before = threading.active_count()
+    sandbox = Sandbox(Script("Hello there."))
+    with sandbox as base_url:
+        deltas = list(run_in_background(lambda session: ask(session, "hi", base_url=base_url)))
+        with (
+            pytest.raises(OSError, match="address already in use"),
+            Sandbox(port=int(sandbox.root_url.rpartition(":")[2])),
+        ):
+            pytest.fail("two servers on one port")
+    assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == "Hello there."
+    assert threading.active_count() == before
