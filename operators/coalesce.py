@@ -178,7 +178,7 @@ def coalesce(seconds: float, *, scheduler: abc.SchedulerBase | None = None) -> C
         An operator from any items to the same.
 
         - emits: the first item at once, then at most one batch a frame
-        - holds back: one frame, and of a source with a window no more than that is wide (1 MiB, where it is its own)
+        - holds back: one frame, and of a source with a window no more than that is wide (128 KiB, where it is its own)
         - completes: with the source, after what waited
         - fails: with the source, after what waited; with whatever a subscriber's `on_next` raised
 

@@ -15,7 +15,7 @@ _current: ContextVar[ByteWindow | None] = ContextVar("rillet_window", default=No
 class ByteWindow:
     """How many wire bytes may wait between a source and an asynchronous boundary.
 
-    The source adds what it hands on, not much more than there is `room` for, and waits while the window is full. The
+    The source adds what it hands on, no more at once than there is `room` for, and waits while the window is full. The
     boundary marks, for each item it queues, how far the source had read, and releases up to there once its consumer has
     taken the item; while the consumer waits on an empty queue nothing is held, however much the source reads. A window
     that was full opens again when half of it is free. Safe from any thread.
@@ -48,19 +48,19 @@ class ByteWindow:
     @property
     def room(self) -> int:
         """How many bytes there is room for; 0 where the window is full."""
-        return max(self.limit - self.pending, 0)
+        return self.limit if self._starving else max(self.limit - self.pending, 0)
 
     def add(self, count: int) -> None:
         """The source has read `count` bytes."""
         with self._lock:
-            self.read += count
             if self._starving:
-                self._released = self.read
+                self._released = self.read  # what came before these gave no item, or the consumer has it
+            self.read += count
 
     def when_open(self, resume: Callable[[], None]) -> bool:
         """Whether the source may read on; where not, `resume` is called once it may, on the releasing thread."""
         with self._lock:
-            if self.pending < self.limit:
+            if self._starving or self.pending < self.limit:
                 return True
             self.stalls += 1
             if resume not in self._waiting:

@@ -345,7 +345,7 @@ class Background(Observable[T]):
     def __iter__(self) -> Generator[T]:
         """Loop over the items; it subscribes at the first step and disposes on any exit, as `iterate` does.
 
-        While the body of the loop is busy, the source reads no further than a window of 1 MiB.
+        While the body of the loop is busy, the source reads no further than a window of 128 KiB.
 
         Yields:
             Each item, in order.
@@ -436,7 +436,7 @@ def run_in_background(work: Work[T], *, post: Post | None = None) -> Background[
             when the loop ends.
         post: Has a function called on the thread that is to get the items, from another thread and without waiting for
             it; by default they are delivered on the loop's thread. All that waits there is delivered in one call, and
-            the source reads no further ahead than a window of 1 MiB.
+            the source reads no further ahead than a window of 128 KiB.
 
     Returns:
         The observable.

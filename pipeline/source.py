@@ -21,7 +21,6 @@ from .connect import BREAKS, RequestOptions, connect, decoder, in_force, log, si
 from .pressure import until_open
 from .timeouts import DEFAULT_TIMEOUTS, Timeouts
 
-PIECE = 4 * 1024  # a window of less room than this is not worth the slicing
 DRAIN_BYTES = 64 * 1024
 DRAIN_SECONDS = 0.02
 TICKS = 4
@@ -71,7 +70,7 @@ def bytes_from(
         An observable of bytes.
 
         - emits: each piece of the body, decompressed (gzip, deflate; br and zstd with the extra `compress`)
-        - buffers up to: the window's limit, 4 KiB and one read of the socket; without a window, one read
+        - buffers up to: the window's limit and one read of the socket; without a window, one read
         - completes: at the clean end of the body; whether the answer is whole is not its to say
         - fails: `HttpStatusError` for any status but 200; `NotAnEventStream` for another content type;
           `TransportError` where no answer came or its compression is damaged, `ConnectTimeout` where no connection
@@ -285,14 +284,17 @@ class _Reading:
     async def _hand_on(self, piece: bytes) -> None:
         """Deliver a piece, in as many as the window has room for."""
         window = self._window
-        while piece and not self._disposed:
+        while True:
             await self._window_open()
-            size = len(piece) if window is None else min(len(piece), max(window.room, PIECE))
+            size = len(piece) if window is None else min(len(piece), window.room)
             if window is not None:
                 window.add(size)
             self._meter.add_bytes(size)
             self._push(piece[:size])
             piece = piece[size:]
+            if not piece or self._disposed:
+                return
+            await asyncio.sleep(0)  # a consumer that keeps up takes what it has, also where nothing makes us wait
 
     async def _window_open(self) -> None:
         if self._window is None or self._window.room:

@@ -84,8 +84,8 @@ def test_while_the_consumer_waits_nothing_is_held() -> None:
     window.release_all()
     assert (resumed.times, window.pending) == (1, 0)
     window.add(100)
-    assert window.pending == 0
-    assert window.when_open(resumed)
+    window.add(50)
+    assert (window.pending, window.room, window.when_open(resumed)) == (50, 10, True)
 
 
 def test_the_next_item_ends_the_waiting() -> None:
@@ -94,7 +94,7 @@ def test_the_next_item_ends_the_waiting() -> None:
     window.add(7)
     mark = window.mark()
     window.add(5)
-    assert window.pending == 5
+    assert window.pending == 12
     window.release(mark)
     assert window.pending == 5
 

@@ -286,7 +286,7 @@ async def test_a_slow_loop_slows_the_socket_and_gets_everything(eventually: Even
     async with Sandbox(Script(text, piece=1_000)) as base_url:
         consumer = asyncio.create_task(asyncio.to_thread(consume))
         await eventually(lambda: windows and windows[0].stalls)
-        assert windows[0].pending < windows[0].limit + 600_000  # one block of the network over the limit
+        assert windows[0].pending <= windows[0].limit
         stalled.set()
         assert await consumer == text
 
@@ -389,7 +389,7 @@ async def test_with_post_a_blocked_thread_slows_the_socket(eventually: Eventuall
     async with Sandbox(Script(text, piece=1_000)) as base_url:
         run_in_background(make, post=desk.calls.put).subscribe(seen.append, ends.append, lambda: ends.append("end"))
         await eventually(lambda: windows and windows[0].stalls)
-        assert windows[0].pending < windows[0].limit + 600_000
+        assert windows[0].pending <= windows[0].limit
         await asyncio.to_thread(desk.run_until, lambda: ends)
     assert (text_of(seen), ends) == (text, ["end"])
 

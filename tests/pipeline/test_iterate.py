@@ -146,7 +146,7 @@ async def test_a_slow_consumer_stops_the_socket_and_gets_everything(
         flow = iterate(ask(session, "hi", provider="openai", base_url=base_url), window=window)
         pieces = [await anext(flow)]
         await eventually(lambda: window.stalls)
-        assert window.pending < window.limit + 600_000  # one block of the network over the limit
+        assert window.pending <= window.limit
         assert window.read < len(text) / 2
         pieces.extend([delta async for delta in flow])
     assert "".join(delta.text for delta in pieces if isinstance(delta, TextDelta)) == text

@@ -493,7 +493,7 @@ async def test_without_a_running_loop_the_subscriber_is_told() -> None:
 async def test_the_source_waits_while_the_window_is_full_and_reads_on_when_it_opens(
     session: aiohttp.ClientSession, eventually: Eventually
 ) -> None:
-    window, seen = ByteWindow(1), Seen()
+    window, seen = ByteWindow(100), Seen()
     async with Sandbox(LONG) as base_url:
         with offered(window):
             post(session, base_url).subscribe(seen)
