@@ -259,13 +259,13 @@ class _Reading:
             chunk, broke = _left(response.content), error
         fault = response.content.exception() or broke
         if not chunk and isinstance(fault, Exception):
-            raise self._broken(fault, silent=clock.expired()) from fault
+            if clock.expired():
+                raise silence(self._timeouts.liveness, self._bytes_read) from None
+            raise self._broken(fault) from fault
         self._bytes_read += len(chunk)
         return chunk
 
-    def _broken(self, error: Exception, *, silent: bool) -> Exception:
-        if silent:
-            return silence(self._timeouts.liveness, self._bytes_read)
+    def _broken(self, error: Exception) -> Exception:
         return TruncatedStream(
             f"the connection broke after {self._bytes_read:,} bytes of the body: {type(error).__name__}",
             bytes_seen=self._bytes_read,

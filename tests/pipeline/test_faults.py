@@ -316,7 +316,7 @@ FAULTS = (
         {"close-delimited": "TruncatedStream ← ClientConnectionError"},
     ),
     Fault("session closed", close_session, LOST, "TruncatedStream ← ClientConnectionError"),
-    Fault("stall", stall, *("IdleTimeout (liveness) ← SocketTimeoutError",) * 2),
+    Fault("stall", stall, *("IdleTimeout (liveness)",) * 2),
     Fault(
         "heartbeats only",
         heartbeats,
