@@ -166,8 +166,8 @@ async def _request(
     except aiohttp.ConnectionTimeoutError as error:
         message = f"no connection to {urlsplit(url).hostname} in time"
         raise ConnectTimeout(message, retry_safe=True) from error
-    except aiohttp.SocketTimeoutError as error:
-        raise silence("liveness", timeouts.liveness, 0) from error
+    except aiohttp.SocketTimeoutError:
+        raise silence("liveness", timeouts.liveness, 0) from None  # as later, where it is not aiohttp that times it
     except (*FAILURES, UnicodeError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
         raise TransportError(f"no answer from {urlsplit(url).hostname}: {reason}", retry_safe=True) from error

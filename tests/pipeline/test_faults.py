@@ -317,7 +317,7 @@ FAULTS = (
         {"close-delimited": "TruncatedStream ← ClientConnectionError"},
     ),
     Fault("session closed", close_session, LOST, "TruncatedStream ← ClientConnectionError"),
-    Fault("stall", stall, "IdleTimeout (liveness) ← SocketTimeoutError", "IdleTimeout (liveness)"),
+    Fault("stall", stall, *("IdleTimeout (liveness)",) * 2),
     Fault(
         "heartbeats only",
         heartbeats,
