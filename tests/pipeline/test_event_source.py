@@ -806,7 +806,7 @@ async def test_reactivex_retry_starts_it_anew(session: aiohttp.ClientSession) ->
 async def test_the_window_slows_each_connection(
     session: aiohttp.ClientSession, passed: bool, eventually: Eventually
 ) -> None:
-    window, seen = ByteWindow(1), Seen()
+    window, seen = ByteWindow(15), Seen()
     feed = Feed(b"id: 1\ndata: a\n\n", b"id: 2\ndata: b\n\n")
     async with feed as url:
         with offered(None if passed else window):
