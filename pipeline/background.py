@@ -15,13 +15,13 @@ import aiohttp
 from reactivex import Observable, abc, throw
 from reactivex import operators as ops
 from reactivex.disposable import Disposable, SingleAssignmentDisposable
-from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
 
 from rillet.operators import ByteWindow
 from rillet.operators.errors import BufferOverflow
 from rillet.operators.timers import timers_on
 from rillet.operators.window import offered
 
+from .loop_timers import LoopTimers
 from .pressure import MAX_ITEMS
 
 T = TypeVar("T")
@@ -192,7 +192,7 @@ class _Run(Generic[T]):
         except Exception as error:
             observable = throw(error)
         watched = observable.pipe(ops.finally_action(self.dispose))
-        with timers_on(AsyncIOThreadSafeScheduler(loop)):
+        with timers_on(LoopTimers(loop)):
             self._upstream.disposable = watched.subscribe(self._observer, scheduler=self._scheduler)
 
     def end(self) -> None:

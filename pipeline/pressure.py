@@ -9,12 +9,13 @@ from typing import Generic, TypeVar
 
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, Disposable
-from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
 
 from rillet.operators import ByteWindow
 from rillet.operators.errors import BufferOverflow
 from rillet.operators.timers import timers_on
 from rillet.operators.window import offered
+
+from .loop_timers import LoopTimers
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ class Inbox(abc.ObserverBase[T], Generic[T]):
 
     def fill_from(self, observable: Observable[T]) -> abc.DisposableBase:
         """Subscribe to an observable, whose timers run in this loop. Disposing lets its source go on without it."""
-        with offered(self._window), timers_on(AsyncIOThreadSafeScheduler(self._loop)):
+        with offered(self._window), timers_on(LoopTimers(self._loop)):
             subscription = observable.subscribe(self)
         return CompositeDisposable(subscription, Disposable(self._window.release_all))
 
