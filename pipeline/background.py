@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import threading
-from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from types import TracebackType
@@ -17,12 +16,11 @@ from reactivex import operators as ops
 from reactivex.disposable import Disposable, SingleAssignmentDisposable
 
 from rillet.operators import ByteWindow
-from rillet.operators.errors import BufferOverflow
 from rillet.operators.timers import timers_on
 from rillet.operators.window import offered
 
 from .loop_timers import LoopTimers
-from .pressure import MAX_ITEMS
+from .pressure import MAX_ITEMS, Waiting
 
 T = TypeVar("T")
 
@@ -203,64 +201,6 @@ class _Run(Generic[T]):
             self._loop.ask_to_stop()
 
 
-class _Queue(abc.ObserverBase[T]):
-    """What waits for a consumer on another thread: each item with how far the source had read for it.
-
-    Args:
-        window: What the source waits for.
-        wake: Called after each item and after the end, on the thread that brought it.
-    """
-
-    def __init__(self, window: ByteWindow, wake: Callable[[], None]) -> None:
-        self._window = window
-        self._wake = wake
-        self._items: deque[tuple[T, int]] = deque()
-        self._error: Exception | None = None
-        self._ended = False
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the end has come, though items may wait before it."""
-        return self._ended
-
-    def on_next(self, value: T) -> None:
-        if self._ended:
-            return
-        if len(self._items) >= MAX_ITEMS:
-            self.on_error(BufferOverflow(MAX_ITEMS, "item"))
-            return
-        self._items.append((value, self._window.mark()))
-        self._wake()
-
-    def on_error(self, error: Exception) -> None:
-        if not self._ended:
-            self._error = error
-            self.on_completed()
-
-    def on_completed(self) -> None:
-        self._ended = True
-        self._wake()
-
-    def take(self) -> T:
-        """The next item."""
-        item, mark = self._items.popleft()
-        if not self._items or self._items[0][1] != mark:  # the last item of what was read up to the mark
-            self._window.release(mark)
-        return item
-
-    def is_over(self) -> bool:
-        """Whether nothing waits and nothing will come; raises what the observable failed with."""
-        ended = self._ended  # in this order: another thread may bring an item, and then the end, meanwhile
-        if self._items or not ended:
-            return False
-        if self._error is not None:
-            raise self._error
-        return True
-
-
 class _Posted(Generic[T]):
     """Brings what one subscription gives to the thread that `post` reaches, with one call there for all that waits."""
 
@@ -270,7 +210,7 @@ class _Posted(Generic[T]):
         self._posted = False
         self._disposed = False
         self.window = ByteWindow()
-        self.queue = _Queue[T](self.window, self._wake)
+        self.queue = Waiting[T](self.window, self._wake, max_items=MAX_ITEMS)
         self.upstream = SingleAssignmentDisposable()
 
     def dispose(self) -> None:
@@ -357,7 +297,7 @@ class Background(Observable[T]):
         """
         window = ByteWindow()
         news = threading.Event()
-        queue = _Queue[T](window, news.set)
+        queue = Waiting[T](window, news.set, max_items=MAX_ITEMS)
 
         def ended() -> None:
             queue.on_error(RuntimeError("the background loop was stopped"))
