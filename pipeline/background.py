@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import threading
-from collections import deque
 from collections.abc import Callable, Generator
-from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import Generic, Self, TypeAlias, TypeVar
 
 import aiohttp
 from reactivex import Observable, abc, throw
 from reactivex import operators as ops
 from reactivex.disposable import Disposable, SingleAssignmentDisposable
-from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
 
 from rillet.operators import ByteWindow
-from rillet.operators.errors import BufferOverflow
 from rillet.operators.timers import timers_on
 from rillet.operators.window import offered
 
-from .pressure import MAX_ITEMS
+from .loop_thread import LoopThread
+from .loop_timers import LoopTimers
+from .pressure import MAX_ITEMS, Waiting
 
 T = TypeVar("T")
 
@@ -31,8 +28,6 @@ Work: TypeAlias = Observable[T] | Callable[[aiohttp.ClientSession], Observable[T
 
 Post: TypeAlias = Callable[[Callable[[], None]], object]
 """Has a function called on another thread, soon, and does not wait for it: a queue's `put`, a Qt signal's `emit`."""
-
-EXIT_SECONDS = 5.0
 
 
 class BackgroundLoop:
@@ -45,16 +40,11 @@ class BackgroundLoop:
     """
 
     def __init__(self, make_session: Callable[[], aiohttp.ClientSession] = aiohttp.ClientSession) -> None:
-        self._make_session = make_session
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopped = False
-        self._runs: set[_Run[Any]] = set()
+        self._thread = LoopThread(make_session)
 
     def run(self, work: Work[T], *, post: Post | None = None) -> Background[T]:
         """What `run_in_background` gives, on this loop instead of one of its own."""
-        return Background(work, post=post, loop=self)
+        return Background(work, post=post, thread=self._thread)
 
     def stop(self) -> None:
         """End the thread, and wait until it has ended; from any thread, and as often as you like.
@@ -62,21 +52,10 @@ class BackgroundLoop:
         What runs is disposed: its subscribers hear nothing more, and a `for` raises `RuntimeError`. The session is
         closed. On the loop's own thread, in an `on_next`, it does not wait. A stopped loop does not start again.
         """
-        self.ask_to_stop()
-        thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
-
-    def ask_to_stop(self) -> None:
-        """The same without waiting."""
-        with self._lock:
-            self._stopped = True
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._leave.set)
+        self._thread.stop()
 
     def __enter__(self) -> Self:
-        with self._lock:
-            self._started()
+        self._thread.begin()
         return self
 
     def __exit__(
@@ -84,70 +63,13 @@ class BackgroundLoop:
     ) -> None:
         self.stop()
 
-    def start(self, run: _Run[Any]) -> None:
-        """Start a subscription on the loop; its context variables are the caller's."""
-        with self._lock:
-            loop = self._started()
-            self._runs.add(run)
-            loop.call_soon_threadsafe(run.start, self._session, loop)
-
-    def end(self, run: _Run[Any]) -> None:
-        """End a subscription: at once on the loop's own thread, soon from any other."""
-        if threading.current_thread() is self._thread:
-            self._end(run)
-            return
-        with self._lock:
-            if self._loop is not None:  # else the loop has ended it, or is about to
-                self._loop.call_soon_threadsafe(self._end, run)
-
-    def _end(self, run: _Run[Any]) -> None:
-        self._runs.discard(run)
-        run.end()
-
-    def _started(self) -> asyncio.AbstractEventLoop:
-        if self._stopped:
-            raise RuntimeError("the background loop was stopped")
-        if self._loop is None:
-            started: Future[asyncio.AbstractEventLoop] = Future()
-            # The interpreter waits for other threads before it runs what was registered for its exit; for a daemon it
-            # does not. So one that was forgotten is stopped there, with all it has open.
-            self._thread = threading.Thread(target=self._main, args=(started,), name="rillet loop", daemon=True)
-            self._thread.start()
-            self._loop = started.result()
-            atexit.register(self._at_exit)
-        return self._loop
-
-    def _main(self, started: Future[asyncio.AbstractEventLoop]) -> None:
-        asyncio.run(self._serve(started))
-        atexit.unregister(self._at_exit)
-
-    async def _serve(self, started: Future[asyncio.AbstractEventLoop]) -> None:
-        try:
-            self._session = self._make_session()
-        except Exception as error:
-            started.set_exception(error)
-            return
-        self._leave = asyncio.Event()
-        async with self._session:
-            started.set_result(asyncio.get_running_loop())
-            await self._leave.wait()
-            with self._lock:
-                self._loop = None
-            for run in tuple(self._runs):
-                self._end(run)
-
-    def _at_exit(self) -> None:
-        self.ask_to_stop()
-        if self._thread is not None:
-            self._thread.join(EXIT_SECONDS)  # a subscriber that blocks the loop must not hold the exit for ever
-
 
 class _Run(Generic[T]):
     """One subscription on a loop.
 
     Args:
-        loop: The loop.
-        owns_loop: Whether the loop ends with it.
+        thread: The loop's thread.
+        owns_thread: Whether that ends with it.
         work: What is subscribed to.
         observer: Who subscribes.
         scheduler: The scheduler given at subscribe.
@@ -156,15 +78,15 @@ class _Run(Generic[T]):
 
     def __init__(
         self,
-        loop: BackgroundLoop,
-        owns_loop: bool,
+        thread: LoopThread,
+        owns_thread: bool,
         work: Work[T],
         observer: abc.ObserverBase[T],
         scheduler: abc.SchedulerBase | None,
         ended: Callable[[], None],
     ) -> None:
-        self._loop = loop
-        self._owns_loop = owns_loop
+        self._thread = thread
+        self._owns_thread = owns_thread
         self._work = work
         self._observer = observer
         self._scheduler = scheduler
@@ -175,13 +97,13 @@ class _Run(Generic[T]):
     def dispose(self) -> None:
         """End it, from any thread, without waiting."""
         self._disposed = True
-        self._loop.end(self)
+        self._thread.end(self)
 
     def stop(self) -> None:
-        """End it; where the loop ends with it, wait for that."""
+        """End it; where its thread ends with it, wait for that."""
         self.dispose()
-        if self._owns_loop:
-            self._loop.stop()
+        if self._owns_thread:
+            self._thread.stop()
 
     def start(self, session: aiohttp.ClientSession, loop: asyncio.AbstractEventLoop) -> None:
         """On the loop's thread: subscribe."""
@@ -192,73 +114,15 @@ class _Run(Generic[T]):
         except Exception as error:
             observable = throw(error)
         watched = observable.pipe(ops.finally_action(self.dispose))
-        with timers_on(AsyncIOThreadSafeScheduler(loop)):
+        with timers_on(LoopTimers(loop)):
             self._upstream.disposable = watched.subscribe(self._observer, scheduler=self._scheduler)
 
     def end(self) -> None:
         """On the loop's thread: dispose."""
         self._upstream.dispose()
         self._ended()
-        if self._owns_loop:
-            self._loop.ask_to_stop()
-
-
-class _Queue(abc.ObserverBase[T]):
-    """What waits for a consumer on another thread: each item with how far the source had read for it.
-
-    Args:
-        window: What the source waits for.
-        wake: Called after each item and after the end, on the thread that brought it.
-    """
-
-    def __init__(self, window: ByteWindow, wake: Callable[[], None]) -> None:
-        self._window = window
-        self._wake = wake
-        self._items: deque[tuple[T, int]] = deque()
-        self._error: Exception | None = None
-        self._ended = False
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the end has come, though items may wait before it."""
-        return self._ended
-
-    def on_next(self, value: T) -> None:
-        if self._ended:
-            return
-        if len(self._items) >= MAX_ITEMS:
-            self.on_error(BufferOverflow(MAX_ITEMS, "item"))
-            return
-        self._items.append((value, self._window.mark()))
-        self._wake()
-
-    def on_error(self, error: Exception) -> None:
-        if not self._ended:
-            self._error = error
-            self.on_completed()
-
-    def on_completed(self) -> None:
-        self._ended = True
-        self._wake()
-
-    def take(self) -> T:
-        """The next item."""
-        item, mark = self._items.popleft()
-        if not self._items or self._items[0][1] != mark:  # the last item of what was read up to the mark
-            self._window.release(mark)
-        return item
-
-    def is_over(self) -> bool:
-        """Whether nothing waits and nothing will come; raises what the observable failed with."""
-        ended = self._ended  # in this order: another thread may bring an item, and then the end, meanwhile
-        if self._items or not ended:
-            return False
-        if self._error is not None:
-            raise self._error
-        return True
+        if self._owns_thread:
+            self._thread.ask_to_stop()
 
 
 class _Posted(Generic[T]):
@@ -270,7 +134,7 @@ class _Posted(Generic[T]):
         self._posted = False
         self._disposed = False
         self.window = ByteWindow()
-        self.queue = _Queue[T](self.window, self._wake)
+        self.queue = Waiting[T](self.window, self._wake, max_items=MAX_ITEMS)
         self.upstream = SingleAssignmentDisposable()
 
     def dispose(self) -> None:
@@ -319,11 +183,11 @@ class Background(Observable[T]):
     Subscribe and dispose from any thread, or loop over it with `for`. In a `with` block it is stopped at the end.
     """
 
-    def __init__(self, work: Work[T], *, post: Post | None = None, loop: BackgroundLoop | None = None) -> None:
+    def __init__(self, work: Work[T], *, post: Post | None = None, thread: LoopThread | None = None) -> None:
         super().__init__(self._subscribe_here if post is None else self._subscribe_there)
         self._work = work
         self._post = post
-        self._loop = loop
+        self._thread = thread
         self._runs: set[_Run[T]] = set()
 
     def stop(self) -> None:
@@ -357,7 +221,7 @@ class Background(Observable[T]):
         """
         window = ByteWindow()
         news = threading.Event()
-        queue = _Queue[T](window, news.set)
+        queue = Waiting[T](window, news.set, max_items=MAX_ITEMS)
 
         def ended() -> None:
             queue.on_error(RuntimeError("the background loop was stopped"))
@@ -403,11 +267,11 @@ class Background(Observable[T]):
             self._runs.discard(run)
             ended()
 
-        loop = self._loop or BackgroundLoop()
-        run = _Run(loop, self._loop is None, self._work, observer, scheduler, over)
+        thread = self._thread or LoopThread()
+        run = _Run(thread, self._thread is None, self._work, observer, scheduler, over)
         self._runs.add(run)
         try:
-            loop.start(run)
+            thread.start(run)
         except Exception:
             self._runs.discard(run)
             raise

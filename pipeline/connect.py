@@ -118,7 +118,7 @@ def in_force(timeouts: Timeouts, session: aiohttp.ClientSession, request: Reques
     return Timeouts(
         connect=_shorter(own.connect, timeouts.connect),
         liveness=_shorter(own.sock_read, timeouts.liveness),
-        progress=timeouts.progress,
+        progress=_shorter(timeouts.progress),
         total=_shorter(asked.total if asked else None, timeouts.total),
     )
 

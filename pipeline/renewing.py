@@ -8,12 +8,12 @@ from contextvars import copy_context
 from functools import partial
 from typing import TypeVar
 
-from reactivex import Observable, abc, typing
-from reactivex.disposable import Disposable, SerialDisposable, SingleAssignmentDisposable
-from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
+from reactivex import Observable, abc
+from reactivex.disposable import SerialDisposable, SingleAssignmentDisposable
+
+from .loop_timers import LoopTimers
 
 T = TypeVar("T")
-State = TypeVar("State")
 
 
 def renewing(
@@ -40,7 +40,7 @@ def renewing(
     Returns:
         Disposes the present source, or calls the wait off; from any thread.
     """
-    clock = timers or _LoopTimers(asyncio.get_running_loop())
+    clock = timers or LoopTimers(asyncio.get_running_loop())
     context = copy_context()
     current = SerialDisposable()
     thrown: Exception | None = None
@@ -83,26 +83,3 @@ def renewing(
 
     renew()
     return current
-
-
-class _LoopTimers(AsyncIOThreadSafeScheduler):
-    """The scheduler of an event loop, whose timers may be called off from any thread, and after the loop's end."""
-
-    def schedule_relative(
-        self, duetime: typing.RelativeTime, action: typing.ScheduledAction[State], state: State | None = None
-    ) -> abc.DisposableBase:
-        timer = super().schedule_relative(duetime, action, state)
-
-        def dispose() -> None:
-            if self._loop.is_closed():
-                return
-            try:
-                here = asyncio.get_running_loop() is self._loop
-            except RuntimeError:
-                here = False
-            if here:
-                timer.dispose()
-            else:
-                self._loop.call_soon_threadsafe(timer.dispose)
-
-        return Disposable(dispose)

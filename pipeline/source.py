@@ -18,6 +18,7 @@ from rillet.operators.meter import current_meter, metering
 from rillet.operators.window import current_window
 
 from .connect import BREAKS, RequestOptions, connect, decoder, in_force, log, silence
+from .loop_timers import runs_here
 from .pressure import until_open
 from .timeouts import DEFAULT_TIMEOUTS, Timeouts
 
@@ -134,11 +135,7 @@ class _Reading:
         self._disposed = True
         if self._loop.is_closed():
             return
-        try:
-            here = asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            here = False
-        if here:
+        if runs_here(self._loop):
             self._stop()
             return
         self._loop.call_soon_threadsafe(self._stop)

@@ -7,7 +7,7 @@ from rillet.operators.value import value
 
 @value
 class Timeouts:
-    """How long each kind of waiting may last, in seconds; None lifts a limit.
+    """How long each kind of waiting may last, in seconds; None lifts a limit, and so does 0, as in aiohttp.
 
     They count beside those of the session and of aiohttp's own `timeout=`: the shorter of two wins. Time that the
     source waits for a slow consumer is nobody's silence: it counts for `total` alone.

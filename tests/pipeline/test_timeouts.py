@@ -143,6 +143,14 @@ async def test_deltas_are_progress_and_bytes_are_life(session: aiohttp.ClientSes
     assert (error, len(seen), seen[-1]) == (None, 32, Done())
 
 
+@pytest.mark.parametrize("lifted", [None, 0])
+async def test_a_limit_that_is_lifted_does_not_count(session: aiohttp.ClientSession, lifted: float | None) -> None:
+    async with talking(a_steady_answer) as url:
+        answer = bytes_from(session, "GET", url, timeouts=Timeouts(lifted, lifted, lifted, lifted))
+        seen, error = await heard(deltas(answer, "openai-chat"))
+    assert (error, len(seen)) == (None, 32)
+
+
 async def test_the_deadline_counts_however_steadily_it_comes(session: aiohttp.ClientSession) -> None:
     async with talking(a_steady_answer) as url:
         answer = bytes_from(session, "GET", url, timeouts=Timeouts(total=0.1))
