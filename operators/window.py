@@ -27,6 +27,7 @@ class ByteWindow:
         limit: As given.
         read: How many bytes the source has read.
         stalls: How often the source had to wait.
+        starving: Whether the consumer waits on an empty queue, so that nothing is held until the next mark.
     """
 
     def __init__(self, limit: int = WINDOW_LIMIT) -> None:
@@ -36,7 +37,7 @@ class ByteWindow:
         self.read = 0
         self.stalls = 0
         self._released = 0
-        self._starving = False
+        self.starving = False
         self._waiting: list[Callable[[], None]] = []
         self._lock = threading.Lock()
 
@@ -48,19 +49,19 @@ class ByteWindow:
     @property
     def room(self) -> int:
         """How many bytes there is room for; 0 where the window is full."""
-        return self.limit if self._starving else max(self.limit - self.pending, 0)
+        return self.limit if self.starving else max(self.limit - self.pending, 0)
 
     def add(self, count: int) -> None:
         """The source has read `count` bytes."""
         with self._lock:
-            if self._starving:
+            if self.starving:
                 self._released = self.read  # what came before these gave no item, or the consumer has it
             self.read += count
 
     def when_open(self, resume: Callable[[], None]) -> bool:
         """Whether the source may read on; where not, `resume` is called once it may, on the releasing thread."""
         with self._lock:
-            if self._starving or self.pending < self.limit:
+            if self.starving or self.pending < self.limit:
                 return True
             self.stalls += 1
             if resume not in self._waiting:
@@ -76,7 +77,7 @@ class ByteWindow:
     def mark(self) -> int:
         """The boundary queues an item: how far the source had read for it."""
         with self._lock:
-            self._starving = False
+            self.starving = False
             return self.read
 
     def release(self, mark: int) -> None:
@@ -89,7 +90,7 @@ class ByteWindow:
 
     def _release(self, mark: int | None) -> None:
         with self._lock:
-            self._starving = mark is None
+            self.starving = mark is None
             self._released = self.read if mark is None else max(self._released, mark)
             waiting: list[Callable[[], None]] = []
             if self.pending <= self.limit // 2:

@@ -171,7 +171,7 @@ class _Posted(Generic[T]):
             return
         if is_over:
             self._observer.on_completed()
-        elif self.queue:
+        elif self.queue.batches:
             self._wake()
         else:
             self.window.release_all()
@@ -230,12 +230,12 @@ class Background(Observable[T]):
             run = self._start(queue, None, ended)
         try:
             while True:
-                while queue:
+                while queue.batches:
                     yield queue.take()
                 news.clear()
                 if queue.is_over():
                     return
-                if not queue:
+                if not queue.batches:
                     window.release_all()
                     news.wait()
         finally:

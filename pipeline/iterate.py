@@ -39,6 +39,8 @@ async def iterate(
     subscription = inbox.fill_from(observable)
     try:
         while await inbox.filled():
-            yield inbox.take()
+            for item in inbox.batches[0][0]:
+                yield item
+            inbox.drop_batch()
     finally:
         subscription.dispose()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -44,6 +44,7 @@ from rillet.operators import (
     split_lines,
 )
 from rillet.operators.errors import TruncatedStream
+from rillet.operators.stage import BatchObserver, subscribe_in_batches
 
 Run = Callable[..., tuple[list[Any], Any]]
 Operator = Callable[[Observable[Any]], Observable[Any]]
@@ -402,6 +403,57 @@ def test_take_leaves_nothing_behind(case: Case) -> None:
     for item in case.items:
         source.on_next(item)
     assert (seen.items, seen.ends, source.observers) == (case.results[:1], ["completed"], [])
+
+
+class Batches(BatchObserver[Any]):
+    """A boundary that writes down what it is told, batch by batch."""
+
+    def __init__(self) -> None:
+        self.batches: list[Sequence[Any]] = []
+        self.ends: list[Any] = []
+
+    def on_next(self, value: Any) -> None:
+        self.on_batch((value,))
+
+    def on_batch(self, values: Sequence[Any]) -> None:
+        self.batches.append(values)
+
+    def on_error(self, error: Exception) -> None:
+        self.ends.append(error)
+
+    def on_completed(self) -> None:
+        self.ends.append("completed")
+
+    @property
+    def items(self) -> list[Any]:
+        return [item for batch in self.batches for item in batch]
+
+
+@on_every_operator
+def test_in_batches_the_same_arrives(case: Case) -> None:
+    seen = Batches()
+    subscribe_in_batches(reactivex.from_iterable(case.items).pipe(case.operator), seen)
+    assert (seen.items, seen.ends) == (case.results, ["completed"])
+
+
+@on_every_operator
+def test_in_batches_an_error_comes_after_what_came_before_and_dispose_ends_it(case: Case) -> None:
+    source: Subject[Any] = Subject()
+    failing, leaving = Batches(), Batches()
+    fault = Broken()
+    subscribe_in_batches(source.pipe(case.operator), failing)
+    subscription = subscribe_in_batches(source.pipe(case.operator), leaving)
+    source.on_next(case.items[0])
+    subscription.dispose()
+    source.on_error(fault)
+    assert (failing.items, len(failing.ends), failing.ends[0] is fault) == (case.steps[0][1], 1, True)
+    assert (leaving.items, leaving.ends, source.observers) == (case.steps[0][1], [], [])
+
+
+def test_what_a_chunk_gives_is_one_batch() -> None:
+    seen = Batches()
+    subscribe_in_batches(reactivex.from_iterable([b"".join(WIRE)]).pipe(*FIVE, require_done()), seen)
+    assert (seen.batches[0], seen.ends) == (tuple(ANSWER), ["completed"])
 
 
 @pytest.mark.parametrize("gaps", range(32))
