@@ -167,7 +167,7 @@ def _then_raise(items: Iterable[Any], error: Exception) -> Iterator[Any]:
 
 
 class BatchObserver(abc.ObserverBase[Out]):
-    """An observer that takes what came together at once; it must bear to be told things after the end."""
+    """An observer that takes what came together at once."""
 
     @abstractmethod
     def on_batch(self, values: Sequence[Out]) -> None:
@@ -251,10 +251,12 @@ class StageObservable(Observable[Out]):
                 complete(*(collected(stage.finish) if isinstance(stage, Chain) else ((), None)))
 
         def on_error(error: Exception) -> None:
-            complete(*collected(partial(stage.fail, error)))
+            if not upstream.is_disposed:
+                complete(*collected(partial(stage.fail, error)))
 
         def on_completed() -> None:
-            complete(*collected(stage.finish))
+            if not upstream.is_disposed:
+                complete(*collected(stage.finish))
 
         upstream.disposable = self._source.subscribe(on_next, on_error, on_completed, scheduler=scheduler)
         return upstream
