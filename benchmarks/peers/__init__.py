@@ -21,6 +21,7 @@ Gives: TypeAlias = Literal["payloads", "objects", "verified"]
 """Parsed JSON; objects of the package's own types; or those of an answer that is known to be whole."""
 
 OPENAI_CHAT = ("openai-chat",)
+DIALECTS = (*OPENAI_CHAT, "anthropic", "openai-responses", "gemini", "plain")
 
 
 class Contestant(NamedTuple):

@@ -9,7 +9,9 @@ import orjson
 from aiohttp_sse_client.client import EventSource
 
 from . import Client, Read, Take, payloads
-from .rillet import session
+from .sessions import session
+
+PACKAGE = "aiohttp-sse-client"
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from fixtures import Stream
 
 from . import PROMPT, Chunks, Contestant, Piece, Take, payloads, replay
 
+PACKAGE = "anthropic"
 MODEL = "any"
 DIALECTS = ("anthropic",)
 

@@ -11,6 +11,8 @@ from google.genai import types
 
 from . import Chunks, Contestant, Piece, Take, payloads, replay
 
+PACKAGE = "google-genai"
+
 
 def run(stream: Stream, chunks: Chunks, take: Take) -> None:
     options = types.HttpOptions(base_url="http://localhost", httpx_client=replay.client(chunks))

@@ -10,9 +10,9 @@ import httpx_sse
 import orjson
 from fixtures import Stream
 
-from . import EVENT_STREAM, Chunks, Client, Contestant, Read, Take, payloads
-from .rillet import DIALECTS
+from . import DIALECTS, EVENT_STREAM, Chunks, Client, Contestant, Read, Take, payloads
 
+PACKAGE = "httpx-sse"
 NAME = "httpx-sse, orjson"
 
 

@@ -11,6 +11,7 @@ from langchain_openai import ChatOpenAI
 
 from . import OPENAI_CHAT, Chunks, Client, Contestant, Piece, Read, Take, replay
 
+PACKAGE = "langchain-openai"
 NAME = "langchain-openai"
 OPTIONS: dict[str, Any] = {"model": "gpt-4o-mini", "api_key": "none"}
 

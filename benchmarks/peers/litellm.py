@@ -15,6 +15,7 @@ from fixtures import Stream
 
 from . import OPENAI_CHAT, PROMPT, Chunks, Client, Contestant, Piece, Read, Take, payloads, replay
 
+PACKAGE = "litellm"
 NAME = "litellm"
 OPTIONS: dict[str, Any] = {"model": "openai/gpt-4o-mini", "messages": PROMPT, "api_key": "none", "stream": True}
 

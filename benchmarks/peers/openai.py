@@ -11,6 +11,7 @@ from fixtures import Stream
 
 from . import OPENAI_CHAT, PROMPT, Chunks, Client, Contestant, Piece, Read, Take, payloads, replay
 
+PACKAGE = "openai"
 MODEL = "any"
 NAME = "openai-python, raw stream"
 KEY = "none"

@@ -16,6 +16,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from . import OPENAI_CHAT, Chunks, Client, Contestant, Piece, Read, Take, replay
 
+PACKAGE = "pydantic-ai-slim"
 NAME = "pydantic-ai"
 runner = asyncio.Runner()
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-import aiohttp
 import orjson
 import reactivex
 from fixtures import Stream
-from reactivex import Observable, abc, operators
+from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 from rillet.operators import (
@@ -27,10 +27,11 @@ from rillet.operators import (
 )
 from rillet.pipeline import SSEParser, StreamAssembler, bytes_from, deltas, find_protocol, iterate
 
-from . import Chunks, Client, Contestant, Piece, Read, Take, payloads
+from . import DIALECTS, Chunks, Client, Contestant, Piece, Read, Take, payloads
+from .sessions import session
 
+PACKAGE = "rillet"
 DONE = "[DONE]"
-DIALECTS = ("openai-chat", "anthropic", "openai-responses", "gemini", "plain")
 FLOOR = "the floor"
 CHAIN = "the chain"
 IN_RX = "the operators, in Rx"
@@ -132,14 +133,6 @@ CONTESTANTS = {
 
 
 @asynccontextmanager
-async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    """A session without a limit to its connections or its time."""
-    connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None)) as opened:
-        yield opened
-
-
-@asynccontextmanager
 async def floor_client() -> AsyncIterator[Read]:
     """The floor over HTTP: what aiohttp has, split and parsed."""
     async with session() as opened:
@@ -175,8 +168,10 @@ async def subscribed() -> AsyncIterator[Read]:
     async with session() as opened:
 
         async def read(url: str, take: Take) -> None:
+            over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             answer = deltas(bytes_from(opened, "GET", url), "openai-chat")
-            await answer.pipe(operators.do_action(take), operators.ignore_elements(), operators.default_if_empty(None))
+            with answer.subscribe(take, over.set_exception, lambda: over.set_result(None)):
+                await over
 
         yield read
 

@@ -6,12 +6,13 @@ import orjson
 import sseclient
 from fixtures import Stream
 
-from . import Chunks, Contestant, Take, payloads
-from .rillet import DIALECTS
+from . import DIALECTS, Chunks, Contestant, Take, payloads
+
+PACKAGE = "sseclient-py"
 
 
 def run(stream: Stream, chunks: Chunks, take: Take) -> None:
-    for event in sseclient.SSEClient(chunks).events():
+    for event in sseclient.SSEClient(iter(chunks)).events():
         if event.data != "[DONE]":
             take(orjson.loads(event.data))
 
