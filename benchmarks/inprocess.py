@@ -27,10 +27,11 @@ Table: TypeAlias = dict[str, dict[str, dict[str, Rounds]]]
 
 
 class Effort(NamedTuple):
-    """How many events a stream has, and how many rounds there are."""
+    """How many events a stream has, how many rounds there are, and how many seconds each takes at least."""
 
     events: int
     rounds: int
+    least: float = 0.05
 
 
 def chains(crew: Crew, effort: Effort, folder: Path, say: Say) -> Table:
@@ -62,7 +63,7 @@ def contest(
         if names is not None:
             workers = {name: worker for name, worker in workers.items() if name in names}
         verify(crew, workers, stream, path)
-        table[name] = {label: timed(workers, stream, path, CHUNKS[label], effort.rounds) for label in chunks}
+        table[name] = {label: timed(workers, stream, path, CHUNKS[label], effort) for label in chunks}
     return table
 
 
@@ -90,12 +91,12 @@ def difference(heard: Mapping[str, str], stream: Stream) -> str:
     return f"does not give what was sent: {', '.join(sorted(wrong))}" if wrong else ""
 
 
-def timed(workers: Mapping[str, Worker], stream: Stream, path: str, size: int, rounds: int) -> dict[str, Rounds]:
+def timed(workers: Mapping[str, Worker], stream: Stream, path: str, size: int, effort: Effort) -> dict[str, Rounds]:
     """Microseconds an event, round by round, after one round that does not count."""
     costs: dict[str, Rounds] = {name: [] for name in workers}
-    for round_ in range(rounds + 1):
+    for round_ in range(effort.rounds + 1):
         for name, worker in turned(workers, round_):
-            seconds = worker.ask("time", contestant=name, stream=path, size=size)["seconds"]
+            seconds = worker.ask("time", contestant=name, stream=path, size=size, least=effort.least)["seconds"]
             if round_:
                 costs[name].append(round(seconds / stream.events * 1e6, 4))
     return costs
@@ -106,6 +107,27 @@ def turned(workers: Mapping[str, Worker], by: int) -> list[tuple[str, Worker]]:
     order = list(workers.items())
     at = by % len(order) if order else 0
     return order[at:] + order[:at]
+
+
+def cuts(crew: Crew, folder: Path) -> dict[str, dict[str, str]]:
+    """What each contestant fails with where a stream is cut in the middle, between two events; "" where it does not."""
+    table: dict[str, dict[str, str]] = {}
+    for name in PEER_STREAMS:
+        whole = fixtures.STREAMS[name](100)
+        half = b"".join(whole.cut(0)[: whole.events // 2])
+        path = written(whole._replace(body=half), folder, f"{slug(name)}-cut")
+        contestants = crew.contestants(whole.dialect).items()
+        table[name] = {contestant: fault(worker, contestant, path) for contestant, worker in contestants}
+    return table
+
+
+def fault(worker: Worker, contestant: str, path: str) -> str:
+    """What a contestant fails with; "" where it does not."""
+    try:
+        worker.ask("check", contestant=contestant, stream=path, size=CHUNKS["1.4 KB"])
+    except Missing as reason:
+        return str(reason)
+    return ""
 
 
 def memory(crew: Crew, events: int, folder: Path) -> dict[str, dict[str, dict[str, float]]]:

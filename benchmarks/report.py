@@ -65,9 +65,13 @@ the floor.
 PEER_WORDS = """\
 In process: the packages get the bytes through a transport that replays them, so that no socket is in the figures.
 What they give differs, and so does what it is worth: **payloads** are parsed JSON, **objects** are of the package's
-own types, and only **verified** deltas come from an answer that is known to be whole. None of the peers verifies that:
-a stream that is cut between two events ends their loops as if it were finished. (The helpers that sum an answer up
-keep more than the raw streams do; that is what they are for.)
+own types, and only **verified** deltas come from an answer that is known to be whole. (The helpers that sum an answer
+up keep more than the raw streams do; that is what they are for.)
+"""
+
+CUT_WORDS = """\
+Each stream again, but cut in its middle, between two events, as a proxy does that gives up. Whoever says nothing here
+gives half an answer as a whole one.
 """
 
 HTTP_WORDS = """\
@@ -112,6 +116,7 @@ def page(results: Results) -> str:
             *section("Targets", target_table(results)),
             *section("In process: the chain beside the floor", FLOOR_WORDS, chain_table(results)),
             *section("In process: beside the peers", PEER_WORDS, *peer_tables(results), instructions(results)),
+            *section("Who notices a cut", CUT_WORDS, cut_table(results)),
             *section("Memory in process", memory_words(results), *memory_tables(results)),
             *section("Over HTTP", http_words(results), *http_tables(results), server_words(results)),
             *section("Growth", growth_words(results), growth_table(results)),
@@ -185,6 +190,15 @@ def instructions(results: Results) -> str:
         return "Instructions were not counted: valgrind is not installed."
     words = ", ".join(f"{name} {count:,.0f}" for name, count in counts.items())
     return f"Instructions an event ({TEXT}, 1.4 KB), counted by valgrind, the same in every run: {words}."
+
+
+def cut_table(results: Results) -> str:
+    cells = {
+        (stream, name): f"fails: {fault.partition(':')[0]}" if fault else "says nothing"
+        for stream, faults in results["cut"].items()
+        for name, fault in faults.items()
+    }
+    return table(("stream", "who", "what"), ((*where, said) for where, said in cells.items()))
 
 
 def memory_words(results: Results) -> str:
@@ -287,19 +301,24 @@ def wins(results: Results) -> str:
     return "\n".join(f"- {line}" for line in lines) or "- nobody was faster or lighter than Rillet's counterpart."
 
 
+def rivals(results: Results, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Each that is not ours, with ours that does as much."""
+    for name in names:
+        if name not in OURS:
+            yield name, FRAMING if results["gives"][name] == "payloads" else CHAIN
+
+
 def faster_in_process(results: Results) -> Iterator[str]:
     for stream, chunks in results["peers"].items():
         for label, costs in chunks.items():
-            for name in costs.keys() - set(OURS):
-                ours = FRAMING if results["gives"][name] == "payloads" else CHAIN
+            for name, ours in rivals(results, costs):
                 if (ratio := times(costs[name], costs[ours])) < 1:
                     yield f"{name} takes {ratio:.2f} × the time of {ours}: {stream}, in chunks of {label}."
 
 
 def lighter_in_process(results: Results) -> Iterator[str]:
     for stream, rows in results["memory"].items():
-        for name in rows.keys() - set(OURS):
-            ours = FRAMING if results["gives"][name] == "payloads" else CHAIN
+        for name, ours in rivals(results, rows):
             peak, limit = rows[name]["peak_kb"], rows[ours]["peak_kb"]
             if peak < limit:
                 yield f"{name} peaks at {peak:,.0f} KB, {ours} at {limit:,.0f}: {stream}."
@@ -308,7 +327,7 @@ def lighter_in_process(results: Results) -> Iterator[str]:
 def better_over_http(results: Results) -> Iterator[str]:
     for at_once, loads in results["http"]["at_once"].items():
         ours = loads[OVER_HTTP]
-        for name in loads.keys() - set(OURS_OVER_HTTP):
+        for name in (name for name in loads if name not in OURS_OVER_HTTP):
             rate = times(loads[name]["deltas_per_cpu_second"], ours["deltas_per_cpu_second"])
             first = times(loads[name]["first_p50_ms"], ours["first_p50_ms"])
             if rate > 1:

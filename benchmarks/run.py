@@ -44,15 +44,15 @@ class Effort(NamedTuple):
 
 
 FULL = Effort(
-    chains=inprocess.Effort(events=20_000, rounds=7),
-    peers=inprocess.Effort(events=4_000, rounds=5),
+    chains=inprocess.Effort(events=20_000, rounds=5),
+    peers=inprocess.Effort(events=2_000, rounds=5),
     memory_events=1_000,
-    http=over_http.Effort(events=500, rounds=5, seconds=3),
+    http=over_http.Effort(events=500, rounds=5, seconds=2),
     starts=15,
 )
 QUICK = Effort(
-    chains=inprocess.Effort(events=2_000, rounds=1),
-    peers=inprocess.Effort(events=500, rounds=1),
+    chains=inprocess.Effort(events=2_000, rounds=1, least=0),
+    peers=inprocess.Effort(events=500, rounds=1, least=0),
     memory_events=200,
     http=over_http.Effort(events=100, rounds=1, seconds=1, at_once=(50,)),
     starts=3,
@@ -101,6 +101,8 @@ def measured(workers: Crew, places: Cores, effort: Effort, folder: Path, progres
     results: dict[str, Any] = {"versions": workers.versions(), "gives": workers.gives()}
     results["chain"] = inprocess.chains(workers, effort.chains, folder, progress.part("the chain, beside the floor"))
     results["peers"] = inprocess.peers(workers, effort.peers, folder, progress.part("beside the peers"))
+    progress.part("who notices a cut")
+    results["cut"] = inprocess.cuts(workers, folder)
     progress.part("memory")
     results["memory"] = inprocess.memory(workers, effort.memory_events, folder)
     results["http"] = over_http.contest(workers, places, effort.http, folder, progress.part("over HTTP"))

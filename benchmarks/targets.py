@@ -56,7 +56,9 @@ def chain(results: Results) -> Iterator[Target]:
         cost = times(table[TEXT][label][CHAIN], table[TEXT][label][FLOOR])
         wanted = f"{TEXT}, in chunks of {label}: at most {limit} × the floor"
         yield Target("the chain", wanted, f"{cost:.2f} ×", cost <= limit)
-    for stream in table.keys() - {TEXT}:
+    for stream in table:
+        if stream == TEXT:
+            continue
         costs = {label: times(cells[CHAIN], cells[FLOOR]) for label, cells in table[stream].items()}
         worst = max(costs, key=costs.__getitem__)
         measured = f"{costs[worst]:.2f} × in chunks of {worst}"

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from fixtures import Stream
 
 Chunks: TypeAlias = Sequence[bytes]
-Take: TypeAlias = Callable[[Any], object]
+Take: TypeAlias = Callable[[Any], None]
 Piece: TypeAlias = tuple[str, str]
 """Where a piece of the answer belongs ("text 0", "reasoning", "name 0", "args 0"), and the piece."""
 
