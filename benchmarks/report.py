@@ -58,15 +58,16 @@ every round.
 FLOOR_WORDS = """\
 The floor is the least that can be done: split the bytes at blank lines, `orjson.loads`, nothing else. It assumes
 whole UTF-8, one kind of line end and one layout of an event, and does not notice when a stream is cut. The chain
-decodes, frames, types, assembles tool calls, and verifies that the answer is whole. Microseconds an event, and times
-the floor.
+decodes, frames, types, assembles tool calls, and verifies that the answer is whole. Streams of about {events:,} events;
+microseconds an event, and times the floor.
 """
 
 PEER_WORDS = """\
-In process: the packages get the bytes through a transport that replays them, so that no socket is in the figures.
-What they give differs, and so does what it is worth: **payloads** are parsed JSON, **objects** are of the package's
-own types, and only **verified** deltas come from an answer that is known to be whole. (The helpers that sum an answer
-up keep more than the raw streams do; that is what they are for.)
+The packages get the bytes through a transport that replays them, so that no socket is in the figures; streams of about
+{events:,} events, the set-up of a client and of a request included. What they give differs, and so does what it is
+worth: **payloads** are parsed JSON, **objects** are of the package's own types, and only **verified** deltas come from
+an answer that is known to be whole. (The helpers that sum an answer up keep more than the raw streams do; that is what
+they are for.)
 """
 
 CUT_WORDS = """\
@@ -74,12 +75,18 @@ Each stream again, but cut in its middle, between two events, as a proxy does th
 gives half an answer as a whole one.
 """
 
+MEMORY_WORDS = """\
+Counted by tracemalloc in a pass of its own: the peak while a stream of about {events:,} events is read and its items
+dropped, and the memory blocks that an event's items hold while they are kept. (There is no such count on Node.)
+"""
+
 HTTP_WORDS = """\
 Streams of {events} events of openai-chat, each event an HTTP chunk, from `benchmarks/server.py`, which writes bytes
 that were rendered beforehand, on the other core. A run ends when all streams have, or after {seconds:g} s; what was
 handed on by then counts. "Deltas a second" is for each second of the client's core. The floor is aiohttp's
 `iter_any`, split, and orjson; `iterate` is `async for` with a window that slows the server down; `subscribe` has no
-queue.
+queue. All streams that are read at once begin at once, so a first delta waits for the core, too. (The packages on Node
+take part in process only.)
 """
 
 WINS_WORDS = """\
@@ -114,8 +121,17 @@ def page(results: Results) -> str:
             HEAD.format(machine=machine(results)),
             "![what an event costs, and what a core carries](benchmarks.svg)\n",
             *section("Targets", target_table(results)),
-            *section("In process: the chain beside the floor", FLOOR_WORDS, chain_table(results)),
-            *section("In process: beside the peers", PEER_WORDS, *peer_tables(results), instructions(results)),
+            *section(
+                "In process: the chain beside the floor",
+                FLOOR_WORDS.format(events=results["events"]["chain"]),
+                chain_table(results),
+            ),
+            *section(
+                "In process: beside the peers",
+                PEER_WORDS.format(events=results["events"]["peers"]),
+                *peer_tables(results),
+                instructions(results),
+            ),
             *section("Who notices a cut", CUT_WORDS, cut_table(results)),
             *section("Memory in process", memory_words(results), *memory_tables(results)),
             *section("Over HTTP", http_words(results), *http_tables(results), server_words(results)),
@@ -144,8 +160,11 @@ def machine(results: Results) -> str:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table; the first column is text, the others are figures."""
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return joined([head, ["---", *["---:"] * (len(head) - 1)], *rows])
+
+
+def joined(rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def spread(rounds: Sequence[float], digits: int = 2) -> str:
@@ -155,7 +174,11 @@ def spread(rounds: Sequence[float], digits: int = 2) -> str:
 
 def target_table(results: Results) -> str:
     rows = [(word(target), target.part, target.wanted, target.measured) for target in targets(results)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in [("", "part", "wanted", "measured"), ("---",) * 4, *rows])
+    return joined([("", "part", "wanted", "measured"), ("---",) * 4, *rows])
+
+
+def chain_words(results: Results) -> str:
+    return FLOOR_WORDS.format(events=results["events"]["chain"])
 
 
 def chain_table(results: Results) -> str:
@@ -170,6 +193,10 @@ def chain_table(results: Results) -> str:
             ]
             rows.append((f"{stream}: {name}", *cells))
     return table(("stream, and who reads it", *CHUNKS), rows)
+
+
+def peer_words(results: Results) -> str:
+    return PEER_WORDS.format(events=results["events"]["peers"])
 
 
 def peer_tables(results: Results) -> Iterator[str]:
@@ -193,20 +220,15 @@ def instructions(results: Results) -> str:
 
 
 def cut_table(results: Results) -> str:
-    cells = {
-        (stream, name): f"fails: {fault.partition(':')[0]}" if fault else "says nothing"
-        for stream, faults in results["cut"].items()
-        for name, fault in faults.items()
-    }
-    return table(("stream", "who", "what"), ((*where, said) for where, said in cells.items()))
+    rows = [("stream", "who fails", "who says nothing"), ("---",) * 3]
+    for stream, faults in results["cut"].items():
+        fail = [f"{name} ({fault.partition(':')[0]})" for name, fault in faults.items() if fault]
+        rows.append((stream, ", ".join(fail), ", ".join(name for name, fault in faults.items() if not fault)))
+    return joined(rows)
 
 
 def memory_words(results: Results) -> str:
-    return (
-        "Counted by tracemalloc in a pass of its own: the peak while a stream of "
-        "some 1,000 events is read and its items dropped, and the memory blocks that an event's items hold while they "
-        "are kept. (There is no such count on Node.)"
-    )
+    return MEMORY_WORDS.format(events=results["events"]["memory"])
 
 
 def memory_tables(results: Results) -> Iterator[str]:

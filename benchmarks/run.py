@@ -45,7 +45,7 @@ class Effort(NamedTuple):
 
 FULL = Effort(
     chains=inprocess.Effort(events=20_000, rounds=5),
-    peers=inprocess.Effort(events=2_000, rounds=5),
+    peers=inprocess.Effort(events=4_000, rounds=5),
     memory_events=1_000,
     http=over_http.Effort(events=500, rounds=5, seconds=2),
     starts=15,
@@ -99,6 +99,7 @@ def main() -> int:
 def measured(workers: Crew, places: Cores, effort: Effort, folder: Path, progress: Progress) -> dict[str, Any]:
     """The figures of the benchmarks in which the peers take part, and of those that ask for little time."""
     results: dict[str, Any] = {"versions": workers.versions(), "gives": workers.gives()}
+    results["events"] = {"chain": effort.chains.events, "peers": effort.peers.events, "memory": effort.memory_events}
     results["chain"] = inprocess.chains(workers, effort.chains, folder, progress.part("the chain, beside the floor"))
     results["peers"] = inprocess.peers(workers, effort.peers, folder, progress.part("beside the peers"))
     progress.part("who notices a cut")

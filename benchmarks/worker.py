@@ -84,17 +84,19 @@ class Worker:
     def memory(self, contestant: str, stream: str, size: int) -> Answer:
         """The peak while a stream is read and dropped, in bytes; then the blocks that its items hold, all kept."""
         run, chunks = self._contestants[contestant].run, chunks_of(stream, size)
+        run(stream_at(stream), chunks, deque[Any](maxlen=0).append)  # what a package makes once is not in it
         gc.collect()
         tracemalloc.start()
         run(stream_at(stream), chunks, deque[Any](maxlen=0).append)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         kept: list[Any] = []
-        gc.collect()
-        before = sys.getallocatedblocks()
         run(stream_at(stream), chunks, kept.append)
         gc.collect()
-        return {"peak": peak, "blocks": sys.getallocatedblocks() - before}
+        held = sys.getallocatedblocks()
+        kept.clear()
+        gc.collect()
+        return {"peak": peak, "blocks": held - sys.getallocatedblocks()}
 
     def check_client(self, client: str, url: str) -> Answer:
         """What a client hears from a server."""
