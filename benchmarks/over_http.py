@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import fixtures
 from fixtures import Stream
 from inprocess import Rounds, Say, difference, turned
-from workers import HERE, OURS, Cores, Crew, Missing, Worker, python_worker, written
+from workers import HERE, OURS, Cores, Crew, Missing, Worker, python_worker, running_on, written
 
 STREAM = "openai-chat, text"
 STREAMS_OF = {1: 20, 50: 100, 500: 500}
@@ -49,8 +49,10 @@ class Server:
 @contextmanager
 def serving(path: str, core: int) -> Generator[Server]:
     """A server of the stream at a path."""
-    command = (sys.executable, "server.py", path, str(core))
-    with subprocess.Popen(command, cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE
+    with running_on(core):
+        process = subprocess.Popen((sys.executable, "server.py", path), cwd=HERE, stdin=pipe, stdout=pipe, text=True)
+    with process:
         try:
             yield Server(process)
         finally:

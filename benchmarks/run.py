@@ -28,7 +28,7 @@ import over_http
 import report
 import start
 from targets import printed, targets
-from workers import HERE, Cores, Crew, Missing, cores, crew, node
+from workers import HERE, Cores, Crew, Missing, cores, crew, node, running_on
 
 ROOT = HERE.parent
 
@@ -121,7 +121,8 @@ def grown(places: Cores, quick: bool, progress: Progress) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         file = Path(folder, "growth.json")
         command = [sys.executable, str(HERE / "growth.py"), "--json", str(file), *(["--quick"] if quick else [])]
-        subprocess.run(command, preexec_fn=lambda: os.sched_setaffinity(0, {places.work}))
+        with running_on(places.work):
+            subprocess.run(command)
         figures: dict[str, Any] = json.loads(file.read_text())
     return figures
 

@@ -1,6 +1,6 @@
 """A server that costs next to nothing: it writes one answer, rendered beforehand, to whoever asks.
 
-    python benchmarks/server.py STREAM CORE
+    python benchmarks/server.py STREAM
 
 Each event is an HTTP chunk of its own, as providers send them; chunks are written in pieces of about `PIECE` bytes,
 and the connections take turns. Prints its URL, then serves until its input ends.
@@ -9,7 +9,6 @@ and the connections take turns. Prints its URL, then serves until its input ends
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from pathlib import Path
 
@@ -82,5 +81,4 @@ async def serve(pieces: list[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    os.sched_setaffinity(0, {int(sys.argv[2])})
     asyncio.run(serve(rendered(Path(f"{sys.argv[1]}.sse").read_bytes())))

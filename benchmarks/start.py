@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import sysconfig
@@ -12,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from inprocess import Rounds
+from workers import running_on
 
 HEAVY = ("aiohttp", "botocore", "httpx", "multiprocessing", "pydantic", "rich", "unittest", "yarl")
 """What the operators alone have no use for. (asyncio comes with reactivex, used or not.)"""
@@ -43,10 +43,8 @@ def cpu_seconds(command: tuple[str, ...], core: int) -> float:
 
 def pinned(command: tuple[str, ...], core: int) -> str:
     """Run a command on a core; what it writes to stderr."""
-    run = subprocess.run(
-        command, check=True, capture_output=True, text=True, preexec_fn=lambda: os.sched_setaffinity(0, {core})
-    )
-    return run.stderr
+    with running_on(core):
+        return subprocess.run(command, check=True, capture_output=True, text=True).stderr
 
 
 def imports(core: int) -> dict[str, Any]:

@@ -43,6 +43,17 @@ def cores() -> Cores:
     return Cores(allowed[0], allowed[-1])
 
 
+@contextmanager
+def running_on(core: int) -> Generator[None]:
+    """Run on this core alone for the time of the block; what is started there stays there."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 class Missing(Exception):
     """A package that is not here, or does not run; why."""
 
@@ -59,15 +70,9 @@ class Worker:
     """
 
     def __init__(self, command: Iterable[str], core: int) -> None:
-        self._process = subprocess.Popen(
-            tuple(command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=HERE,
-            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-        )
+        pipe = subprocess.PIPE
+        with running_on(core):
+            self._process = subprocess.Popen(tuple(command), stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=HERE)
         facts = self.ask("names")
         self.version: str = facts["version"]
         self.contestants: list[dict[str, Any]] = facts["contestants"]
