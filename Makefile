@@ -3,7 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint clean
+BENCH_VENV ?= .venv-bench
+
+.PHONY: demo test lint bench clean
 
 demo: $(VENV)/cli
 	@$(BIN)/rillet demo
@@ -14,6 +16,14 @@ test: $(VENV)/test
 lint: $(VENV)/dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+
+# Everything beside the peers, in about ten minutes; QUICK=1 for a smoke run.
+bench: $(BENCH_VENV)/ready
+	@$(BENCH_VENV)/bin/python benchmarks/run.py $(if $(QUICK),--quick)
+
+$(BENCH_VENV)/ready: pyproject.toml benchmarks/node/package.json
+	@$(PYTHON) benchmarks/environment.py $(BENCH_VENV)
+	@touch $@
 
 $(VENV)/pyvenv.cfg: pyproject.toml
 	@echo "Setting up $(VENV) with $$($(PYTHON) --version) …"
@@ -26,4 +36,4 @@ $(VENV)/cli $(VENV)/test $(VENV)/dev: $(VENV)/pyvenv.cfg
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) $(BENCH_VENV) benchmarks/node/node_modules build *.egg-info
