@@ -15,6 +15,7 @@ from reactivex.disposable import Disposable
 from rillet.operators import ByteWindow, Meter, Stage
 from rillet.operators.errors import DeadlineExceeded, TransportError, TruncatedStream
 from rillet.operators.meter import current_meter, metering
+from rillet.operators.progress_timeout import TICKS
 from rillet.operators.window import current_window
 
 from .connect import BREAKS, RequestOptions, connect, decoder, in_force, log, silence
@@ -24,7 +25,7 @@ from .timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 DRAIN_BYTES = 64 * 1024
 DRAIN_SECONDS = 0.02
-TICKS = 4
+
 LEAVE_SECONDS = 1.0
 SESSION_SECONDS = 0.25
 
