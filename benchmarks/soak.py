@@ -43,7 +43,13 @@ MEGABYTE = 1_000_000
 GROWTH_LIMIT = 4 * MEGABYTE
 SILENCE = 3.0
 PATIENCE = 10.0
-PER_STREAM = ("rillet.pipeline.source", "rillet.pipeline.pressure", "rillet.pipeline.for_each", "rillet.pipeline.chain")
+PER_STREAM = (
+    "rillet.pipeline.source",
+    "rillet.pipeline.body",
+    "rillet.pipeline.pressure",
+    "rillet.pipeline.for_each",
+    "rillet.pipeline.chain",
+)
 LEFT, WRONG = "left", "another text"
 
 spawn = multiprocessing.get_context("spawn")

@@ -7,9 +7,10 @@ from typing import Literal, Protocol
 
 from reactivex import Observable
 
-from .deltas import Delta, Done
+from .deltas import Delta, Done, ProviderEvent
 from .errors import MalformedPayload, StreamError
 from .events import WireEvent
+from .heartbeat import is_heartbeat
 from .meter import Meter, current_meter
 from .stage import BatchStage, lift
 from .value import value
@@ -67,7 +68,7 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
 
     def take(self, batch: Sequence[WireEvent]) -> tuple[Sequence[Delta], Exception | None]:
         deltas: list[Delta] = []
-        count = 0
+        count = heartbeats = 0
         decode = self._decoder.decode
         try:
             for event in () if self._done else batch:
@@ -84,12 +85,16 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
                     self._meter.add_heartbeat()
                     continue
                 count = len(deltas)
-                if deltas[-1].__class__ is Done:
+                last = deltas[-1].__class__
+                if last is Done:
                     self._done = True
                     break
+                if last is ProviderEvent and is_heartbeat(deltas[-1]):
+                    heartbeats += 1
+                    self._meter.add_heartbeat()
         finally:
-            if deltas:
-                self._meter.add_deltas(len(deltas), is_done=self._done)
+            if len(deltas) > heartbeats:
+                self._meter.add_deltas(len(deltas) - heartbeats, is_done=self._done)
         return deltas, None
 
     def finish(self) -> Iterator[Delta]:

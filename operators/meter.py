@@ -22,7 +22,7 @@ class Meter:
         reads_deltas: Whether a stage that counts here decodes deltas: without one, no delta is missed.
         feeds_decoder: Whether that stage is downstream of whatever this meter is offered to.
         deltas: How many deltas were decoded: what counts as progress.
-        heartbeats: How many comments and events came that gave none.
+        heartbeats: How many comments came, and events that gave none, or one that only says that the stream is alive.
         is_done: Whether `Done` was decoded.
         clock: Tells the time, in seconds from any start; whoever measures sets it.
     """
@@ -80,7 +80,7 @@ class Meter:
             self._downstream.add_deltas(count, is_done=is_done)
 
     def add_heartbeat(self) -> None:
-        """A comment came, or an event that gave no delta."""
+        """A comment came, or an event that is no progress."""
         self.heartbeats += 1
         if self._downstream is not None:
             self._downstream.add_heartbeat()

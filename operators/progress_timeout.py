@@ -9,16 +9,14 @@ from typing import TypeVar
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, SerialDisposable, SingleAssignmentDisposable
 
-from .deltas import ProviderEvent
 from .errors import IdleTimeout
-from .events import ServerSentEvent
+from .heartbeat import is_heartbeat
 from .timers import timer_scheduler
 from .window import current_window
 
 T = TypeVar("T")
 
 TICKS = 4
-_HEARTBEATS = frozenset(("ping", "keepalive", "keep-alive", "heartbeat"))
 
 
 def progress_timeout(
@@ -91,7 +89,7 @@ class _Watch(abc.ObserverBase[T]):
         with self._lock:
             if self._over:
                 return
-            if not _is_heartbeat(value):
+            if not is_heartbeat(value):
                 self._moved = True
             try:
                 self._observer.on_next(value)
@@ -130,9 +128,3 @@ class _Watch(abc.ObserverBase[T]):
                 return
             message = f"nothing but heartbeats came for {self._seconds:g} s"
             self._fail(IdleTimeout(message, which="progress", seconds=self._seconds))
-
-
-def _is_heartbeat(item: object) -> bool:
-    if isinstance(item, ServerSentEvent):
-        return item.event in _HEARTBEATS or not item.data.strip()
-    return isinstance(item, ProviderEvent) and item.kind in _HEARTBEATS

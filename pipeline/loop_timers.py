@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from reactivex import abc, typing
-from reactivex.disposable import Disposable
 from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
 
 State = TypeVar("State")
@@ -21,22 +20,38 @@ class LoopTimers(AsyncIOThreadSafeScheduler):
     """
 
     def schedule(self, action: typing.ScheduledAction[State], state: State | None = None) -> abc.DisposableBase:
-        return self._called_off_here(super().schedule(action, state))
+        timer = _Timer(self._loop, action)
+        timer.handle = super().schedule(timer.run, state)
+        return timer
 
     def schedule_relative(
         self, duetime: typing.RelativeTime, action: typing.ScheduledAction[State], state: State | None = None
     ) -> abc.DisposableBase:
-        return self._called_off_here(super().schedule_relative(duetime, action, state))
+        timer = _Timer(self._loop, action)
+        timer.handle = super().schedule_relative(duetime, timer.run, state)
+        return timer
 
-    def _called_off_here(self, timer: abc.DisposableBase) -> abc.DisposableBase:
-        def dispose() -> None:
-            if runs_here(self._loop):
-                timer.dispose()
-            else:
-                with suppress(RuntimeError):  # the loop is closed, and its timers with it
-                    self._loop.call_soon_threadsafe(timer.dispose)
 
-        return Disposable(dispose)
+class _Timer(abc.DisposableBase, Generic[State]):
+    """One timer: once it is called off it does nothing, though the loop comes to forgetting it only later."""
+
+    handle: abc.DisposableBase
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, action: typing.ScheduledAction[State]) -> None:
+        self._loop = loop
+        self._action = action
+        self._called_off = False
+
+    def run(self, scheduler: abc.SchedulerBase, state: State | None = None) -> abc.DisposableBase | None:
+        return None if self._called_off else self._action(scheduler, state)
+
+    def dispose(self) -> None:
+        self._called_off = True
+        if runs_here(self._loop):
+            self.handle.dispose()
+        else:
+            with suppress(RuntimeError):  # the loop is closed, and its timers with it
+                self._loop.call_soon_threadsafe(self.handle.dispose)
 
 
 def runs_here(loop: asyncio.AbstractEventLoop) -> bool:

@@ -39,7 +39,7 @@ class StreamStats:
         first_byte: When the first byte of the answer came; None where none came, or the source does not count.
         first_delta: When the first item came here; None where none came.
         deltas: How many deltas were decoded; where none are, how many items came here.
-        heartbeats: How many comments and events came that gave no delta.
+        heartbeats: How many comments came, and events that gave no delta, or only that of a ping.
         bytes: How many bytes of the answer's body came, decompressed; 0 where the source does not count.
         stalls: How often the source waited for a slow consumer.
         input_tokens: Tokens of the prompt; None where the provider did not say.

@@ -13,18 +13,17 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 from rillet.operators import ByteWindow, Meter, Stage
-from rillet.operators.errors import DeadlineExceeded, TransportError, TruncatedStream
+from rillet.operators.errors import DeadlineExceeded, TransportError
 from rillet.operators.meter import current_meter, metering
+from rillet.operators.progress_timeout import TICKS
 from rillet.operators.window import current_window
 
-from .connect import BREAKS, RequestOptions, connect, decoder, in_force, log, silence
+from .body import Body
+from .connect import RequestOptions, connect, decoder, in_force, log, silence
 from .loop_timers import runs_here
 from .pressure import until_open
 from .timeouts import DEFAULT_TIMEOUTS, Timeouts
 
-DRAIN_BYTES = 64 * 1024
-DRAIN_SECONDS = 0.02
-TICKS = 4
 LEAVE_SECONDS = 1.0
 SESSION_SECONDS = 0.25
 
@@ -110,14 +109,16 @@ class _Reading:
         self._timeouts = timeouts
         self._connector = connector
         self._loop = asyncio.get_running_loop()
-        self._response: aiohttp.ClientResponse | None = None
+        self._body: Body | None = None
         self._lock = threading.RLock()  # held while something is delivered
         self._disposed = False
         self._waits = False
         self._fault: Exception | None = None
-        self._gone: asyncio.Future[None] | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._bytes_read = 0
+
+    @property
+    def _bytes_read(self) -> int:
+        return 0 if self._body is None else self._body.bytes_read
 
     def start(self, session: aiohttp.ClientSession, answer: Callable[[], Awaitable[aiohttp.ClientResponse]]) -> None:
         with metering(None):  # what is subscribed to from inside on_next, or after an error, is another stream
@@ -184,9 +185,12 @@ class _Reading:
     async def _run(self, answer: Callable[[], Awaitable[aiohttp.ClientResponse]]) -> None:
         failure: Exception | None = None
         try:
-            self._response = await answer()
+            response = await answer()
+            self._body = Body(response, self._connector)
             self._timers["session"].cancel()  # from here on the connection itself is watched
-            await self._read(self._response, decoder(self._response))
+            if self._timeouts.liveness is not None:
+                self._watch("liveness", self._timeouts.liveness)
+            await self._read(self._body, decoder(response))
         except asyncio.CancelledError:
             if self._fault is None and self._task.cancelling():
                 log.debug(OVER, self._bytes_read, self._meter.stalls, "disposed")
@@ -205,78 +209,24 @@ class _Reading:
     def _close(self) -> None:
         for timer in self._timers.values():
             timer.cancel()
-        if self._gone is not None:
-            self._gone.remove_done_callback(self._connection_gone)
-        if self._response is not None:
-            self._response.close()
+        if self._body is not None:
+            self._body.close()
 
-    async def _read(self, response: aiohttp.ClientResponse, unpack: Stage[bytes, bytes] | None) -> None:
-        self._watch_connection(response)
-        self._take_clock(response)
-        while chunk := await self._next(response):
+    async def _read(self, body: Body, unpack: Stage[bytes, bytes] | None) -> None:
+        while chunk := await self._next(body):
             for n, piece in enumerate(unpack.feed((chunk,)) if unpack else (chunk,)):
                 if n:
                     await asyncio.sleep(0)  # a bomb must not stop the loop, nor its timers
                 await self._hand_on(piece)
                 if self._disposed:
-                    await _drain(response)
+                    await body.drain()
                     return
         for piece in unpack.finish() if unpack else ():
             await self._hand_on(piece)
 
-    def _watch_connection(self, response: aiohttp.ClientResponse) -> None:
-        """Hear how the connection ends.
-
-        A session that is closed forgets its readers: nobody else would wake this one. And to aiohttp, a body that
-        lasts as long as its connection is whole, however that was lost.
-        """
-        if response.connection is None or response.connection.protocol is None:
-            return  # the whole answer is here already
-        self._gone = response.connection.protocol.closed
-        if self._gone is not None:
-            self._gone.remove_done_callback(_heard)
-            self._gone.add_done_callback(_heard)  # once a connection, however many answers come on it
-            self._gone.add_done_callback(self._connection_gone)
-
-    def _take_clock(self, response: aiohttp.ClientResponse) -> None:
-        """From here on silence is timed here: aiohttp's clock also runs while a full window keeps us from reading, and
-        goes on in the pool, where it spoils the connection for the next request.
-        """
-        protocol = response.connection and response.connection.protocol
-        if protocol is not None:
-            protocol.read_timeout = None
-            protocol.start_timeout()  # which stops it, since there is no time
-        if self._timeouts.liveness is not None:
-            self._watch("liveness", self._timeouts.liveness)
-
-    def _connection_gone(self, gone: asyncio.Future[None]) -> None:
-        assert self._response is not None
-        content = self._response.content
-        if content.exception() is not None or (content.is_eof() and not _lasts_as_its_connection(self._response)):
-            return
-        loss = None if gone.cancelled() else gone.exception()
-        if loss is not None or not content.is_eof() or (self._connector is not None and self._connector.closed):
-            content.set_exception(loss or aiohttp.ClientConnectionError("the session was closed"))
-
-    async def _next(self, response: aiohttp.ClientResponse) -> bytes:
+    async def _next(self, body: Body) -> bytes:
         await self._window_open()
-        broke: Exception | None = None
-        try:
-            chunk = await response.content.readany()
-        except BREAKS as error:
-            chunk, broke = _left(response.content), error
-        fault = response.content.exception() or broke
-        if not chunk and isinstance(fault, Exception):
-            raise self._broken(fault) from fault
-        self._bytes_read += len(chunk)
-        return chunk
-
-    def _broken(self, error: Exception) -> TruncatedStream:
-        return TruncatedStream(
-            f"the connection broke after {self._bytes_read:,} bytes of the body: {type(error).__name__}",
-            bytes_seen=self._bytes_read,
-            retry_safe=self._bytes_read == 0,
-        )
+        return await body.read()
 
     async def _hand_on(self, piece: bytes) -> None:
         """Deliver a piece, in as many as the window has room for."""
@@ -328,42 +278,9 @@ class _Reading:
         self._loop.call_exception_handler({"message": message, "exception": error})
 
 
-def _heard(gone: asyncio.Future[None]) -> None:
-    """How the connection ended is told by its reader: what this future says must not be complained of as unheard."""
-    if not gone.cancelled():
-        gone.exception()
-
-
-def _lasts_as_its_connection(response: aiohttp.ClientResponse) -> bool:
-    chunked = "chunked" in response.headers.get("Transfer-Encoding", "").lower()
-    return not chunked and "Content-Length" not in response.headers
-
-
-def _left(content: aiohttp.StreamReader) -> bytes:
-    """What had come before the connection broke: the reader would raise before it gives that."""
-    fault = content.exception()
-    if fault is None:
-        return b""
-    content.set_exception(None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    try:
-        return content.read_nowait()
-    finally:
-        content.set_exception(fault)
-
-
 def _session_closed() -> TransportError:
     return TransportError("the session was closed before an answer came", retry_safe=True)
 
 
 def _word(failure: Exception | None) -> str:
     return "completed" if failure is None else type(failure).__name__
-
-
-async def _drain(response: aiohttp.ClientResponse) -> None:
-    room = DRAIN_BYTES
-    try:
-        async with asyncio.timeout(DRAIN_SECONDS):
-            while room > 0 and (chunk := await response.content.readany()):
-                room -= len(chunk)
-    except BREAKS:
-        return  # the answer was over: how its connection ends is nobody's business

@@ -14,7 +14,7 @@ class Timeouts:
 
     Attributes:
         connect: To get a connection, the wait for a free one in the pool included; then `ConnectTimeout`. 30 s.
-        liveness: Between two reads of any bytes, and before the first; then `IdleTimeout`. 5 minutes.
+        liveness: Without a byte, before the first one too; then `IdleTimeout`, up to a quarter later. 5 minutes.
         progress: Without a delta, however many comments, pings and empty events come; then `IdleTimeout`, up to a
             quarter later. It counts where deltas are decoded, before the first one too. 15 minutes.
         total: From the request to the end of the answer; then `DeadlineExceeded`. None.

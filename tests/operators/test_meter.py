@@ -84,6 +84,16 @@ def test_without_a_stage_that_decodes_nobody_expects_deltas() -> None:
     assert (meter.reads_deltas, meter.deltas, meter.heartbeats) == (False, 0, 3)
 
 
+@pytest.mark.parametrize("extras", [False, True])
+def test_an_event_that_only_says_that_the_stream_is_alive_is_a_heartbeat_though_it_is_shown(extras: bool) -> None:
+    meter = Meter()
+    payloads = ('{"type":"ping"}', '{"type":"text","delta":"a"}', '{"type":"ping"}', "[DONE]")
+    chunk = "".join(f"data: {payload}\n\n" for payload in payloads).encode()
+    with metering(meter):
+        deltas(reactivex.just(chunk), "plain", extras=extras).subscribe()
+    assert (meter.deltas, meter.heartbeats, meter.is_done) == (2, 2, True)
+
+
 class Words:
     """A dialect of words; "-" says nothing, "." is the last, and the clean end is one too."""
 

@@ -806,14 +806,15 @@ async def test_reactivex_retry_starts_it_anew(session: aiohttp.ClientSession) ->
 async def test_the_window_slows_each_connection(
     session: aiohttp.ClientSession, passed: bool, eventually: Eventually
 ) -> None:
-    window, seen = ByteWindow(15), Seen()
-    feed = Feed(b"id: 1\ndata: a\n\n", b"id: 2\ndata: b\n\n")
+    first, second = b"id: 1\ndata: a\n\n", b"id: 2\ndata: b\n\n"
+    window, seen = ByteWindow(len(first)), Seen()
+    feed = Feed(first, second)
     async with feed as url:
         with offered(None if passed else window):
             source = event_source(session, url, backoff=FAST, window=window if passed else None)
             source.subscribe(seen)
         for n in range(1, 3):
-            await eventually(lambda n=n: window.read == 15 * n and window.stalls == n)
+            await eventually(lambda n=n: window.read == len(first) * n and window.stalls == n)
             assert (len(feed.asked), len(seen)) == (n, n)  # the connection's end is not even read
             window.release(window.read)
         assert await seen.outcome() == "completed"
