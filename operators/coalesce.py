@@ -166,9 +166,9 @@ def coalesce(seconds: float, *, scheduler: abc.SchedulerBase | None = None) -> C
     fragments of one call's arguments), and of the previews of one call, or of one choice's JSON, the latest is there.
     Everything else stands as it came. Nothing is lost, and the order is kept.
 
-    The waiting frame is a small asynchronous boundary, emptied by time and not by demand. So it frees nothing that waits
-    at the boundary behind it, but holds its bytes in that window, even where that consumer starves. Where there
-    is no boundary behind it, it gives the source a window of its own, freed with each frame.
+    The waiting frame is a small asynchronous boundary, emptied by time and not by demand. So it frees nothing that
+    waits at the boundary behind it, but holds its own bytes in that window, even where that consumer starves. Where
+    there is no boundary behind it, it gives the source a window of its own, freed with each frame.
 
     Args:
         seconds: The length of a frame, from the end of one batch to the start of the next; 1/30 suits most screens.
