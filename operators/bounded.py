@@ -109,6 +109,7 @@ class _Boundary(abc.ObserverBase[T]):
         self._upstream = SingleAssignmentDisposable()
 
     def over(self, source: Observable[T], given: abc.SchedulerBase | None) -> abc.DisposableBase:
+        self._window.release_all()  # the queue is empty: the first item may be larger than the window
         with offered(self._window):
             self._upstream.disposable = source.subscribe(self, scheduler=given)
         return CompositeDisposable(Disposable(self._leave), self._upstream)

@@ -36,10 +36,10 @@ class _Frames(Generic[T]):
         self._upstream = SingleAssignmentDisposable()
         behind = current_window()
         self._window = behind or ByteWindow()
-        self._owns_window = behind is None
+        if behind is None:
+            self._window.release_all()  # there is no consumer to wait for: only the frame holds
 
     def start(self, source: Observable[T], scheduler: abc.SchedulerBase | None) -> None:
-        self._free()
         with offered(self._window):
             self._upstream.disposable = source.subscribe(
                 self.on_next, self.on_error, self.on_completed, scheduler=scheduler
@@ -53,8 +53,10 @@ class _Frames(Generic[T]):
     def on_next(self, item: T) -> None:
         with self._lock:
             if self._open:
-                self._window.mark()  # what waits for the frame counts as waiting
+                if not self._waiting:
+                    self._window.hold(self)
                 self._waiting.append(item)
+                self._free()
             else:
                 self._open = True
                 self._leaving.append(item)
@@ -104,8 +106,9 @@ class _Frames(Generic[T]):
         return not self._timer.is_disposed
 
     def _free(self) -> None:
-        if self._owns_window:
-            self._window.release_all()
+        # Also after a frame of which nothing came to the boundary: it would never release what it has not seen.
+        if not self._waiting or self._timer.is_disposed:
+            self._window.let_go(self)
 
 
 def _joined(waiting: Sequence[T]) -> Iterator[T]:
@@ -163,9 +166,9 @@ def coalesce(seconds: float, *, scheduler: abc.SchedulerBase | None = None) -> C
     fragments of one call's arguments), and of the previews of one call, or of one choice's JSON, the latest is there.
     Everything else stands as it came. Nothing is lost, and the order is kept.
 
-    The waiting frame is a small asynchronous boundary, emptied by time and not by demand. So it frees nothing of the
-    window of the boundary behind it, but makes its bytes count there, even where that consumer starves. Where there
-    is no boundary behind it, it gives the source a window of its own, freed with each frame.
+    The waiting frame is a small asynchronous boundary, emptied by time and not by demand. So it frees nothing that
+    waits at the boundary behind it, but holds its own bytes in that window, even where that consumer starves. Where
+    there is no boundary behind it, it gives the source a window of its own, freed with each frame.
 
     Args:
         seconds: The length of a frame, from the end of one batch to the start of the next; 1/30 suits most screens.

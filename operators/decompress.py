@@ -101,24 +101,36 @@ _MEMBERS: dict[str, Callable[[], _Member]] = {
 
 
 class Decompress(Stage[bytes, bytes]):
-    """The stage of `decompress`. It is lazy: of a bomb, no more is unpacked than is handed on."""
+    """The stage of `decompress`. It is lazy: of a bomb, no more is unpacked than is handed on.
+
+    Args:
+        encoding: The content encoding.
+        paced: Whether what gives nothing gives an empty piece: a bomb inside a bomb may give nothing for hours, and
+            whoever unpacks it wants to have its turns.
+    """
 
     lazy = True
 
-    def __init__(self, encoding: str) -> None:
+    def __init__(self, encoding: str, *, paced: bool = False) -> None:
         if encoding not in _MEMBERS:
             raise ValueError(f"no content encoding {encoding!r}; there are {', '.join(_MEMBERS)}")
         self._encoding = encoding
+        self._paced = paced
         self._new = _MEMBERS[encoding]
         self._member = self._new()
         self._bytes_seen = 0
 
     def feed(self, batch: Iterable[bytes]) -> Iterator[bytes]:
         for chunk in batch:
+            nothing = self._paced
             for start in range(0, len(chunk), MOUTHFUL):
                 mouthful = chunk[start : start + MOUTHFUL]
-                yield from self._unpacked(mouthful)
+                for piece in self._unpacked(mouthful):
+                    nothing = False
+                    yield piece
                 self._bytes_seen += len(mouthful)
+            if nothing:
+                yield b""
 
     def finish(self) -> Iterator[bytes]:
         if self._bytes_seen and not self._member.eof:

@@ -152,10 +152,11 @@ class _Windows(ByteWindow):
         super().__init__()
         self.windows: tuple[ByteWindow, ...] = ()
         self._waits = waits
+        self.release_all()  # its own counts are those of what waits before the sharing, see `coalesce`
 
     @property
     def room(self) -> int:
-        return min((window.room for window in self.windows if self._waits), default=self.limit)
+        return min((super().room, *(window.room if self._waits else window.limit for window in self.windows)))
 
     def add(self, count: int) -> None:
         super().add(count)
@@ -163,6 +164,8 @@ class _Windows(ByteWindow):
             window.add(count)
 
     def when_open(self, resume: Callable[[], None]) -> bool:
+        if not super().when_open(resume):
+            return False
         if not self._waits:
             return True
         with self._lock:

@@ -17,8 +17,9 @@ class ByteWindow:
 
     The source adds what it hands on, no more at once than there is `room` for, and waits while the window is full. The
     boundary marks, for each item it queues, how far the source had read, and releases up to there once its consumer has
-    taken the item; while the consumer waits on an empty queue nothing is held, however much the source reads. A window
-    that was full opens again when half of it is free. Safe from any thread.
+    taken the item; while the consumer waits on an empty queue nothing is held, however much the source reads. What is
+    on its way to the boundary, and waits there for a time of its own, may be held. A window that was full opens again
+    when half of it is free. Safe from any thread.
 
     Args:
         limit: The bytes that may wait before the source pauses; 128 KiB by default.
@@ -38,6 +39,7 @@ class ByteWindow:
         self.stalls = 0
         self._released = 0
         self.starving = False
+        self._holders: set[object] = set()
         self._waiting: list[Callable[[], None]] = []
         self._lock = threading.Lock()
 
@@ -49,19 +51,23 @@ class ByteWindow:
     @property
     def room(self) -> int:
         """How many bytes there is room for; 0 where the window is full."""
-        return self.limit if self.starving else max(self.limit - self.pending, 0)
+        return self.limit if self._is_free else max(self.limit - self.pending, 0)
+
+    @property
+    def _is_free(self) -> bool:
+        return self.starving and not self._holders
 
     def add(self, count: int) -> None:
         """The source has read `count` bytes."""
         with self._lock:
-            if self.starving:
+            if self._is_free:
                 self._released = self.read  # what came before these gave no item, or the consumer has it
             self.read += count
 
     def when_open(self, resume: Callable[[], None]) -> bool:
         """Whether the source may read on; where not, `resume` is called once it may, on the releasing thread."""
         with self._lock:
-            if self.starving or self.pending < self.limit:
+            if self._is_free or self.pending < self.limit:
                 return True
             self.stalls += 1
             if resume not in self._waiting:
@@ -85,18 +91,39 @@ class ByteWindow:
         self._release(mark)
 
     def release_all(self) -> None:
-        """The consumer waits on an empty queue: nothing is held until the next mark."""
+        """The consumer waits on an empty queue: nothing is held until the next mark, but for what holders hold."""
         self._release(None)
+
+    def hold(self, holder: object) -> None:
+        """Something waits at `holder` before it comes to the boundary: until it lets go, what is read counts."""
+        with self._lock:
+            self._holders.add(holder)
+
+    def let_go(self, holder: object) -> None:
+        """Nothing waits at `holder`: it has come to the boundary, or was left out on the way."""
+        with self._lock:
+            self._holders.discard(holder)
+            waiting = self._freed() if self._is_free else []
+        for resume in waiting:
+            resume()
 
     def _release(self, mark: int | None) -> None:
         with self._lock:
             self.starving = mark is None
-            self._released = self.read if mark is None else max(self._released, mark)
-            waiting: list[Callable[[], None]] = []
-            if self.pending <= self.limit // 2:
-                waiting, self._waiting = self._waiting, waiting
+            if mark is not None:
+                self._released = max(self._released, mark)
+            waiting = self._freed()
         for resume in waiting:
             resume()
+
+    def _freed(self) -> list[Callable[[], None]]:
+        """Who may read on now; the lock is held."""
+        if self._is_free:
+            self._released = self.read
+        if self.pending > self.limit // 2:
+            return []
+        waiting, self._waiting = self._waiting, []
+        return waiting
 
 
 def current_window() -> ByteWindow | None:

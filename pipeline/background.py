@@ -252,6 +252,7 @@ class Background(Observable[T]):
     ) -> abc.DisposableBase:
         assert self._post is not None
         posted = _Posted(observer, self._post)
+        posted.window.release_all()  # its queue is empty: the first item may be larger than the window
         with offered(posted.window):
             run = self._start(posted.queue, scheduler, posted.stopped)
         posted.upstream.disposable = Disposable(run.dispose)

@@ -126,6 +126,8 @@ def in_force(timeouts: Timeouts, session: aiohttp.ClientSession, request: Reques
 def decoder(response: aiohttp.ClientResponse) -> Stage[bytes, bytes] | None:
     """What undoes the content encodings of an answer, the last one applied first; None where there is none.
 
+    It gives empty pieces too, so that whoever unpacks a bomb can let others have their turns.
+
     Raises:
         TransportError: One is unknown here, or its package is not installed, or there are too many.
     """
@@ -134,7 +136,7 @@ def decoder(response: aiohttp.ClientResponse) -> Stage[bytes, bytes] | None:
     if len(wanted) > MAX_ENCODINGS:
         raise TransportError(f"the body is encoded {len(wanted):,} times over: {MAX_ENCODINGS} are the most")
     try:
-        return Chain(*map(Decompress, wanted)) if wanted else None
+        return Chain(*(Decompress(name, paced=True) for name in wanted)) if wanted else None
     except ModuleNotFoundError as error:
         raise TransportError(f"the body is compressed as {wanted}: install rillet[compress] to read it") from error
     except ValueError as error:
@@ -171,6 +173,14 @@ async def _request(
     except (*FAILURES, UnicodeError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
         raise TransportError(f"no answer from {urlsplit(url).hostname}: {reason}", retry_safe=True) from error
+    except ValueError as error:
+        if _has_own_credentials(session, url, request):  # beside an Authorization header: the caller's mistake
+            raise
+        raise TransportError("the server redirects to a URL with credentials", retry_safe=True) from error
+
+
+def _has_own_credentials(session: aiohttp.ClientSession, url: str, request: RequestOptions) -> bool:
+    return bool(request.get("auth") or session.auth or session.trust_env or "@" in urlsplit(url).netloc)
 
 
 def silence(which: Literal["liveness", "progress"], seconds: float | None, bytes_seen: int) -> IdleTimeout:
@@ -217,6 +227,7 @@ async def _body(response: aiohttp.ClientResponse) -> str:
                     body += piece
                     if len(body) >= BODY_SHOWN:
                         break
+                    await asyncio.sleep(0)  # a bomb must not stop the loop, nor its timers
     except (*BREAKS, StreamError):
         return body[:BODY_SHOWN].decode("utf-8", "replace") + BROKE_OFF
     return body[:BODY_SHOWN].decode("utf-8", "replace")

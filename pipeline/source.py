@@ -217,7 +217,8 @@ class _Reading:
             for n, piece in enumerate(unpack.feed((chunk,)) if unpack else (chunk,)):
                 if n:
                     await asyncio.sleep(0)  # a bomb must not stop the loop, nor its timers
-                await self._hand_on(piece)
+                if piece:
+                    await self._hand_on(piece)
                 if self._disposed:
                     await body.drain()
                     return

@@ -141,6 +141,16 @@ def test_no_more_waits_than_allowed_whatever_the_sizes(sizes: list[int], limit: 
     assert source.window.pending == 0
 
 
+def test_what_comes_before_the_first_item_may_be_larger_than_the_window() -> None:
+    scheduler, source, seen = TestScheduler(), Source(), Seen()
+    source.observable().pipe(bounded(10, scheduler=scheduler)).subscribe(seen)
+    assert source.window is not None
+    source.window.add(10)  # comments, or the start of a long event
+    assert source.window.room == 10
+    source.push(10)
+    assert not source.window.when_open(lambda: None)
+
+
 def test_a_source_that_cannot_wait_fails_loudly_after_what_waited() -> None:
     scheduler, source, seen = TestScheduler(), Subject[int](), Seen()
     source.pipe(bounded(max_items=10, scheduler=scheduler)).subscribe(seen)

@@ -37,6 +37,7 @@ from rillet.operators import (
     ToolCallPreview,
     ToolCallStart,
     coalesce,
+    share,
 )
 from rillet.operators.window import current_window, offered
 
@@ -506,7 +507,7 @@ def test_with_a_boundary_behind_it_the_frame_counts_in_that_window_and_frees_not
     scheduler = TestScheduler()
     wire, window = Wire(), ByteWindow(100)
     with offered(window):
-        wire.observable().pipe(coalesce(FRAME, scheduler=scheduler)).subscribe()
+        wire.observable().pipe(coalesce(FRAME, scheduler=scheduler)).subscribe(lambda _: window.mark())
     assert wire.windows == [window]
     window.release_all()  # the consumer starves
     wire.push(10)
@@ -516,5 +517,37 @@ def test_with_a_boundary_behind_it_the_frame_counts_in_that_window_and_frees_not
     assert window.when_open(lambda: None)
     wire.push(60)
     assert not window.when_open(lambda: None)
+    window.release_all()  # what the frame holds is not there yet
+    assert window.pending == 120
     scheduler.start()
     assert window.pending >= 100  # it is the boundary that frees
+
+
+def test_a_frame_of_which_nothing_comes_to_the_boundary_lets_the_source_read_on() -> None:
+    scheduler = TestScheduler()
+    wire, window, resumed = Wire(), ByteWindow(100), list[bool]()
+    with offered(window):
+        wire.observable().pipe(coalesce(FRAME, scheduler=scheduler), ops.filter(lambda _: False)).subscribe()
+    window.release_all()  # the consumer starves, and gets nothing
+    wire.push(1)
+    wire.push(1)
+    wire.push(100)
+    assert not window.when_open(lambda: resumed.append(True))
+    scheduler.start()
+    assert (resumed, window.room) == ([True], 100)
+
+
+def test_a_frame_that_is_shared_is_bounded_too() -> None:
+    scheduler = TestScheduler()
+    wire, window = Wire(), ByteWindow(100)
+    with offered(window):
+        wire.observable().pipe(coalesce(FRAME, scheduler=scheduler), share()).subscribe(lambda _: window.release_all())
+    window.release_all()  # a consumer that keeps up
+    wire.push(1)
+    wire.push(1)
+    (shared,) = wire.windows
+    assert shared is not None
+    wire.push(shared.limit)
+    assert not shared.when_open(lambda: None)
+    scheduler.start()
+    assert shared.when_open(lambda: None)

@@ -186,6 +186,17 @@ def test_dropping_the_slow_subscriber_ends_that_one_alone() -> None:
     assert (error.limit, error.unit, slow.items) == (10, "byte", [0])
 
 
+def test_one_that_keeps_up_is_not_dropped_for_having_a_small_window() -> None:
+    feed = Feed()
+    small = Seen(ByteWindow(10))
+    small.subscribe_to(feed.observable().pipe(share(on_slow="drop_subscriber")))
+    assert small.window is not None
+    small.window.release_all()
+    assert feed.window.room == 10  # no more at once than fits
+    feed.push(0, size=10)
+    assert (small.items, small.ends) == ([0], [])
+
+
 def test_dropping_the_last_subscriber_disposes_the_source() -> None:
     feed = Feed()
     slow = Seen(ByteWindow(10))

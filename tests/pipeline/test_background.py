@@ -395,6 +395,16 @@ async def test_with_post_a_blocked_thread_slows_the_socket(eventually: Eventuall
     assert (text_of(seen), ends) == (text, ["end"])
 
 
+async def test_with_post_what_comes_before_the_first_item_may_be_larger_than_the_window() -> None:
+    desk, ends = Desk(), list[object]()
+    async with Sandbox(Script(), Wire(comments=20_000)) as base_url:
+        run_in_background(asking(base_url), post=desk.calls.put).subscribe(
+            on_error=ends.append, on_completed=lambda: ends.append("end")
+        )
+        await asyncio.to_thread(desk.run_until, lambda: ends)
+    assert ends == ["end"]
+
+
 def test_a_post_that_fails_is_not_silent(caplog: pytest.LogCaptureFixture) -> None:
     def post(_: Callable[[], None]) -> None:
         raise Broken

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import brotli
@@ -283,6 +283,24 @@ async def test_a_key_goes_nowhere_but_where_it_was_sent(session: aiohttp.ClientS
     assert elsewhere == []
 
 
+async def test_a_redirect_to_credentials_beside_those_of_the_request_is_a_transport_error(
+    session: aiohttp.ClientSession,
+) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        raise web.HTTPFound(f"http://user:password@{request.host}/else")
+
+    async with serving(answer) as url:
+        with pytest.raises(TransportError, match="redirects to a URL with credentials"):
+            await anext(iterate(bytes_from(session, "GET", url, headers={"Authorization": "Bearer key"})))
+
+
+async def test_credentials_that_the_caller_gives_twice_are_the_callers_mistake(session: aiohttp.ClientSession) -> None:
+    url = "http://user:password@127.0.0.1:9/"
+    with pytest.raises(ValueError, match="Cannot combine") as caught:
+        await anext(iterate(bytes_from(session, "GET", url, headers={"Authorization": "Bearer key"})))
+    assert type(caught.value) is ValueError
+
+
 async def test_redirects_without_end_are_a_transport_error(session: aiohttp.ClientSession) -> None:
     async def again(request: web.Request) -> web.Response:
         raise web.HTTPFound("/")
@@ -447,6 +465,17 @@ async def test_limits_count_what_is_unpacked_and_a_bomb_is_stopped_there(session
     assert (error.which, error.limit) == ("max_bytes", 4 << 20)
     assert error.bytes_seen is not None
     assert error.bytes_seen <= (4 << 20) + 64 * 1024
+
+
+async def test_a_bomb_inside_a_bomb_that_gives_nothing_gives_turns(session: aiohttp.ClientSession) -> None:
+    body = gzip.compress(gzip.compress(b"") * (1 << 18))
+    response = web.Response(body=body, headers={"Content-Encoding": "gzip, gzip"})
+    unpack = connect.decoder(cast("aiohttp.ClientResponse", response))
+    assert unpack is not None
+    given = list(unpack.feed((body,)))
+    assert not any(given)
+    assert len(given) >= (20 << 18) // (64 * 1024)
+    assert await answered(session, response, content_type=None) == b""
 
 
 async def test_a_bomb_takes_no_memory_but_the_piece_in_hand(session: aiohttp.ClientSession) -> None:
