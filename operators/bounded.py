@@ -45,8 +45,8 @@ def bounded(
             fails; a source that can't wait fails at `max_items` either way. Nothing is ever dropped in silence.
         scheduler: Where the consumer runs: the scheduler of a UI, of a thread, of an event loop (where the source
             runs on another thread, reactivex's `AsyncIOThreadSafeScheduler`). By default the one given at
-            subscription; else below `iterate` and `for_each` their event loop; else a thread of reactivex's
-            `TimeoutScheduler`.
+            subscription; else the event loop of `iterate`, `for_each` or a `BackgroundLoop` behind it; else a thread
+            of reactivex's `TimeoutScheduler`.
 
     Returns:
         An operator that passes on all it gets, a few items for each turn of the scheduler.

@@ -24,9 +24,9 @@ def preview_tools(
 
     Args:
         every: How long a frame is, in seconds; 1/30 by default. 0 shows each fragment at once.
-        scheduler: Where the frames' timers run: by default the scheduler given at subscription; else below `iterate`
-            and `for_each` their event loop; else a thread of reactivex's `TimeoutScheduler`. Nothing is scheduled while
-            nothing comes.
+        scheduler: Where the frames' timers run: by default the scheduler given at subscription; else the event loop of
+            `iterate`, `for_each` or a `BackgroundLoop` behind it; else a thread of reactivex's `TimeoutScheduler`.
+            Nothing is scheduled while nothing comes.
 
     Returns:
         An operator from deltas to the same deltas and, between them, a `ToolCallPreview` for each open call that has

@@ -36,8 +36,8 @@ def progress_timeout(
 
     Args:
         seconds: How long to wait for progress, before the first item too.
-        scheduler: Where the timer runs; by default the scheduler given at subscription; else below `iterate` and
-            `for_each` their event loop; else a thread of reactivex's `TimeoutScheduler`.
+        scheduler: Where the timer runs; by default the scheduler given at subscription; else the event loop of
+            `iterate`, `for_each` or a `BackgroundLoop` behind it; else a thread of reactivex's `TimeoutScheduler`.
 
     Returns:
         An operator that passes on all it gets.

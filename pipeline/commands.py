@@ -254,7 +254,7 @@ def _failed(error: StreamError) -> int:
         arrived.append(f"{len(message.text):,} characters of text")
         arrived.append(f"{len(message.tool_calls)} finished tool calls")
     how_much = f" ({', '.join(arrived)} had arrived)" if arrived else ""
-    if isinstance(error, HttpStatusError) and error.body:
+    if isinstance(error, HttpStatusError) and error.body and not error.message:
         error.add_note(f"it says: {error.body[:BODY_SHOWN]}")
     notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
     return _complain(f"{error.kind}: {error}{how_much}{notes}", 1)

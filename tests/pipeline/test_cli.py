@@ -188,6 +188,11 @@ def test_the_demo_says_what_went_wrong(fault: str, kind: str, capsys: pytest.Cap
     assert "verified" not in out
 
 
+def test_what_a_provider_says_of_a_status_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--fault", "status"]) == 1
+    assert capsys.readouterr().err.count("The sandbox was told to fail.") == 1
+
+
 def test_ask_streams_from_a_sandbox_of_its_own_and_ctrl_c_ends_it_quietly() -> None:
     with subprocess.Popen([*COMMAND, "sandbox"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as sandbox:
         assert sandbox.stdout is not None
