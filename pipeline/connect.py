@@ -161,10 +161,10 @@ async def _request(
     )
     try:
         return await session.request(method, url, raise_for_status=False, auto_decompress=False, **options)
-    except aiohttp.InvalidUrlRedirectClientError as error:
+    except aiohttp.InvalidURL as error:
+        if _is_own(error, url):
+            raise
         raise TransportError("the server redirects to no URL", retry_safe=True) from error
-    except aiohttp.InvalidURL:
-        raise
     except aiohttp.ConnectionTimeoutError as error:
         message = f"no connection to {urlsplit(url).hostname} in time"
         raise ConnectTimeout(message, retry_safe=True) from error
@@ -177,6 +177,13 @@ async def _request(
         if _has_own_credentials(session, url, request):  # beside an Authorization header: the caller's mistake
             raise
         raise TransportError("the server redirects to a URL with credentials", retry_safe=True) from error
+
+
+def _is_own(error: aiohttp.InvalidURL, url: str) -> bool:
+    """Whether it complains of what the caller gave, or of where the server redirects to."""
+    if isinstance(error, aiohttp.InvalidUrlRedirectClientError):
+        return False
+    return not isinstance(error, aiohttp.InvalidUrlClientError) or str(error.url) in url  # which may be the host alone
 
 
 def _has_own_credentials(session: aiohttp.ClientSession, url: str, request: RequestOptions) -> bool:

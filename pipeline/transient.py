@@ -58,7 +58,7 @@ def is_broken(error: Exception) -> bool:
     match error:
         case TransportError():  # others than these stay as they are: no URL to go to, a compression nobody reads
             cause = error.__cause__
-            return isinstance(cause, FAILURES) and not isinstance(cause, aiohttp.InvalidUrlRedirectClientError)
+            return isinstance(cause, FAILURES) and not isinstance(cause, aiohttp.InvalidURL)
         case UnclosedToolCall():
             return False
         case _:

@@ -359,7 +359,9 @@ async def test_a_redirect_is_followed_and_a_reconnect_asks_the_first_url_again(
     assert data_of(seen) == ["a"]
 
 
-@pytest.mark.parametrize(("location", "kind"), [(None, HttpStatusError), ("http://", TransportError)])
+@pytest.mark.parametrize(
+    ("location", "kind"), [(None, HttpStatusError), ("http://", TransportError), ("http://1.2.3.4.5/", TransportError)]
+)
 async def test_a_redirect_to_nowhere_is_final(
     session: aiohttp.ClientSession, location: str | None, kind: type[Exception]
 ) -> None:
