@@ -110,8 +110,8 @@ class Waiting(BatchObserver[T]):
             return
         if self._window.read != self._mark or self._window.starving:  # else it is that of the batch before
             self._mark = self._window.mark()
-        self._count_in += len(values)
         self.batches.append((values, self._mark))
+        self._count_in += len(values)  # in this order: what another thread counts, it takes
         self._wake()
 
 
