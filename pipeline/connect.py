@@ -174,8 +174,8 @@ async def _request(
         reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
         raise TransportError(f"no answer from {urlsplit(url).hostname}: {reason}", retry_safe=True) from error
     except ValueError as error:
-        if _has_own_credentials(session, url, request):  # beside an Authorization header: the caller's mistake
-            raise
+        if "Cannot combine" not in str(error) or _gives_credentials_twice(session, url, request):
+            raise  # the caller's mistake
         raise TransportError("the server redirects to a URL with credentials", retry_safe=True) from error
 
 
@@ -186,8 +186,14 @@ def _is_own(error: aiohttp.InvalidURL, url: str) -> bool:
     return not isinstance(error, aiohttp.InvalidUrlClientError) or str(error.url) in url  # which may be the host alone
 
 
-def _has_own_credentials(session: aiohttp.ClientSession, url: str, request: RequestOptions) -> bool:
-    return bool(request.get("auth") or session.auth or session.trust_env or "@" in urlsplit(url).netloc)
+def _gives_credentials_twice(session: aiohttp.ClientSession, url: str, request: RequestOptions) -> bool:
+    names = map(str.lower, (*request.get("headers", {}), *session.headers))
+    ways = (
+        request.get("auth") or session.auth or session.trust_env,
+        "@" in urlsplit(url).netloc,
+        "authorization" in names,
+    )
+    return sum(map(bool, ways)) > 1
 
 
 def silence(which: Literal["liveness", "progress"], seconds: float | None, bytes_seen: int) -> IdleTimeout:

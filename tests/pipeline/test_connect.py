@@ -294,6 +294,18 @@ async def test_a_redirect_to_credentials_beside_those_of_the_request_is_a_transp
             await anext(iterate(bytes_from(session, "GET", url, headers={"Authorization": "Bearer key"})))
 
 
+@pytest.mark.parametrize(
+    ("method", "request_", "says"),
+    [("GE T", {}, "Method"), ("POST", {"data": b"x", "json": {}}, "at the same time")],
+)
+async def test_a_request_that_can_t_be_made_is_the_callers_mistake(
+    session: aiohttp.ClientSession, method: str, request_: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ValueError, match=says) as caught:
+        await anext(iterate(bytes_from(session, method, "http://127.0.0.1:9/", **request_)))
+    assert type(caught.value) is ValueError
+
+
 async def test_credentials_that_the_caller_gives_twice_are_the_callers_mistake(session: aiohttp.ClientSession) -> None:
     url = "http://user:password@127.0.0.1:9/"
     with pytest.raises(ValueError, match="Cannot combine") as caught:
