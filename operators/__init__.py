@@ -27,7 +27,6 @@ from .deltas import (
 )
 from .events import EventFrame, JsonLine, ServerSentEvent, StreamPosition, WireEvent
 from .group_events import group_events
-from .meter import Meter
 from .parse_arguments import parse_arguments
 from .partial_json import NO_VALUE, JsonPath, NoValue, PartialJson
 from .preview_json import preview_json
@@ -59,7 +58,6 @@ __all__ = [
     "JsonPath",
     "JsonPreview",
     "Message",
-    "Meter",
     "NoValue",
     "PartialJson",
     "ProviderEvent",

@@ -21,6 +21,59 @@ T = TypeVar("T")
 _TEXTS = (TextDelta, ReasoningDelta, RefusalDelta)
 
 
+def coalesce(seconds: float, *, scheduler: abc.SchedulerBase | None = None) -> Callable[[Observable[T]], Observable[T]]:
+    """The same stream in at most one batch a frame, so that a screen is drawn no oftener than it can show.
+
+    .. marble::
+
+        --a-b-c-----------d-e|
+        [    coalesce(4)     ]
+        --a---(bc)--------d-e|
+
+    The first item goes on at once and opens a frame. What comes until the frame ends goes on then, as one batch of
+    items back to back, and opens the next. A frame in which nothing came is the last; the next item goes on at once
+    again. Nothing is scheduled while nothing flows.
+
+    In a batch, neighbouring text is one delta (`TextDelta`, `ReasoningDelta` and `RefusalDelta` of one choice, the
+    fragments of one call's arguments), and of the previews of one call, or of one choice's JSON, the latest is there.
+    Everything else stands as it came. Nothing is lost, and the order is kept.
+
+    The waiting frame is a small asynchronous boundary, emptied by time and not by demand. So it frees nothing that
+    waits at the boundary behind it, but holds its own bytes in that window, even where that consumer starves. Where
+    there is no boundary behind it, it gives the source a window of its own, freed with each frame.
+
+    Args:
+        seconds: The length of a frame, from the end of one batch to the start of the next; 1/30 suits most screens.
+        scheduler: What times the frames: by default the scheduler given at subscription; else the event loop of
+            `iterate`, `for_each` or a `BackgroundLoop` behind it; else threads of reactivex's `TimeoutScheduler`.
+            Deliveries never overlap, on whatever threads they are. Only relative times are used, so the wall clock
+            may move.
+
+    Returns:
+        An operator from any items to the same.
+
+        - emits: the first item at once, then at most one batch a frame
+        - holds back: one frame, and of a source with a window no more than that is wide (128 KiB, where it is its own)
+        - completes: with the source, after what waited
+        - fails: with the source, after what waited; with whatever a subscriber's `on_next` raised
+
+    Raises:
+        ValueError: `seconds` is not above 0.
+    """
+    if not seconds > 0:
+        raise ValueError(f"seconds must be above 0, not {seconds}")
+
+    def operator(source: Observable[T]) -> Observable[T]:
+        def subscribe(observer: abc.ObserverBase[T], given: abc.SchedulerBase | None = None) -> abc.DisposableBase:
+            frames = _Frames(observer, seconds, timer_scheduler(scheduler, given))
+            frames.start(source, given)
+            return Disposable(frames.dispose)
+
+        return Observable(subscribe)
+
+    return operator
+
+
 class _Frames(Generic[T]):
     """One subscription: what waits for the next frame, and the timer that ends it."""
 
@@ -147,56 +200,3 @@ def _as_one(run: Sequence[Any]) -> Any:
     if isinstance(first, ToolCallDelta):
         return ToolCallDelta(first.index, "".join(item.args for item in run), first.choice)
     return type(first)("".join(item.text for item in run), first.choice)
-
-
-def coalesce(seconds: float, *, scheduler: abc.SchedulerBase | None = None) -> Callable[[Observable[T]], Observable[T]]:
-    """The same stream in at most one batch a frame, so that a screen is drawn no oftener than it can show.
-
-    .. marble::
-
-        --a-b-c-----------d-e|
-        [    coalesce(4)     ]
-        --a---(bc)--------d-e|
-
-    The first item goes on at once and opens a frame. What comes until the frame ends goes on then, as one batch of
-    items back to back, and opens the next. A frame in which nothing came is the last; the next item goes on at once
-    again. Nothing is scheduled while nothing flows.
-
-    In a batch, neighbouring text is one delta (`TextDelta`, `ReasoningDelta` and `RefusalDelta` of one choice, the
-    fragments of one call's arguments), and of the previews of one call, or of one choice's JSON, the latest is there.
-    Everything else stands as it came. Nothing is lost, and the order is kept.
-
-    The waiting frame is a small asynchronous boundary, emptied by time and not by demand. So it frees nothing that
-    waits at the boundary behind it, but holds its own bytes in that window, even where that consumer starves. Where
-    there is no boundary behind it, it gives the source a window of its own, freed with each frame.
-
-    Args:
-        seconds: The length of a frame, from the end of one batch to the start of the next; 1/30 suits most screens.
-        scheduler: What times the frames: by default the scheduler given at subscription; else the event loop of
-            `iterate`, `for_each` or a `BackgroundLoop` behind it; else threads of reactivex's `TimeoutScheduler`.
-            Deliveries never overlap, on whatever threads they are. Only relative times are used, so the wall clock
-            may move.
-
-    Returns:
-        An operator from any items to the same.
-
-        - emits: the first item at once, then at most one batch a frame
-        - holds back: one frame, and of a source with a window no more than that is wide (128 KiB, where it is its own)
-        - completes: with the source, after what waited
-        - fails: with the source, after what waited; with whatever a subscriber's `on_next` raised
-
-    Raises:
-        ValueError: `seconds` is not above 0.
-    """
-    if not seconds > 0:
-        raise ValueError(f"seconds must be above 0, not {seconds}")
-
-    def operator(source: Observable[T]) -> Observable[T]:
-        def subscribe(observer: abc.ObserverBase[T], given: abc.SchedulerBase | None = None) -> abc.DisposableBase:
-            frames = _Frames(observer, seconds, timer_scheduler(scheduler, given))
-            frames.start(source, given)
-            return Disposable(frames.dispose)
-
-        return Observable(subscribe)
-
-    return operator

@@ -126,5 +126,7 @@ class _Watch(abc.ObserverBase[T]):
             if self._idle < TICKS:
                 self._look_later()
                 return
-            message = f"nothing but heartbeats came for {self._seconds:g} s"
-            self._fail(IdleTimeout(message, which="progress", seconds=self._seconds))
+            self._over = True
+        self._upstream.dispose()  # without the lock: it may wait for a delivery that waits for that
+        message = f"nothing but heartbeats came for {self._seconds:g} s"
+        self._observer.on_error(IdleTimeout(message, which="progress", seconds=self._seconds))

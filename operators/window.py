@@ -21,6 +21,9 @@ class ByteWindow:
     on its way to the boundary, and waits there for a time of its own, may be held. A window that was full opens again
     when half of it is free. Safe from any thread.
 
+    `add`, `room`, `when_open` and `forget` are for sources; `mark`, `release`, `release_all`, `hold` and `let_go` for
+    boundaries; `pending`, `read` and `stalls` for whoever wants to know.
+
     Args:
         limit: The bytes that may wait before the source pauses; 128 KiB by default.
 
@@ -28,7 +31,6 @@ class ByteWindow:
         limit: As given.
         read: How many bytes the source has read.
         stalls: How often the source had to wait.
-        starving: Whether the consumer waits on an empty queue, so that nothing is held until the next mark.
     """
 
     def __init__(self, limit: int = WINDOW_LIMIT) -> None:
@@ -38,7 +40,7 @@ class ByteWindow:
         self.read = 0
         self.stalls = 0
         self._released = 0
-        self.starving = False
+        self._starving = False
         self._holders: set[object] = set()
         self._waiting: list[Callable[[], None]] = []
         self._lock = threading.Lock()
@@ -49,13 +51,18 @@ class ByteWindow:
         return self.read - self._released
 
     @property
+    def starving(self) -> bool:
+        """Whether the consumer waits on an empty queue, so that nothing is held until the next mark."""
+        return self._starving
+
+    @property
     def room(self) -> int:
         """How many bytes there is room for; 0 where the window is full."""
         return self.limit if self._is_free else max(self.limit - self.pending, 0)
 
     @property
     def _is_free(self) -> bool:
-        return self.starving and not self._holders
+        return self._starving and not self._holders
 
     def add(self, count: int) -> None:
         """The source has read `count` bytes."""
@@ -83,7 +90,7 @@ class ByteWindow:
     def mark(self) -> int:
         """The boundary queues an item: how far the source had read for it."""
         with self._lock:
-            self.starving = False
+            self._starving = False
             return self.read
 
     def release(self, mark: int) -> None:
@@ -109,7 +116,7 @@ class ByteWindow:
 
     def _release(self, mark: int | None) -> None:
         with self._lock:
-            self.starving = mark is None
+            self._starving = mark is None
             if mark is not None:
                 self._released = max(self._released, mark)
             waiting = self._freed()

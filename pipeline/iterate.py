@@ -39,7 +39,7 @@ async def iterate(
     subscription = inbox.fill_from(observable)
     try:
         while await inbox.filled():
-            for item in inbox.batches[0][0]:
+            for item in inbox.batch:
                 yield item
             inbox.drop_batch()
     finally:

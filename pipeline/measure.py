@@ -9,9 +9,9 @@ from typing import Literal, TypeAlias, TypeVar
 
 from reactivex import Observable
 
-from rillet.operators import Done, Finish, FinishReason, Meter, Usage
+from rillet.operators import Done, Finish, FinishReason, Usage
 from rillet.operators.errors import TruncatedStream
-from rillet.operators.meter import current_meter, metering
+from rillet.operators.meter import Meter, current_meter, metering
 from rillet.operators.value import value
 
 from .watch import Ending, Watch, error_kind, watched

@@ -35,7 +35,7 @@ class Waiting(BatchObserver[T]):
         max_items: How many items may wait where the source knows no window; then it fails.
 
     Attributes:
-        batches: What waits; a batch stays until its last item is taken.
+        batches: What waits, each batch with how far the source had read for it; it stays until its last item is taken.
         has_ended: Whether the end has come, though items may wait before it.
         taken: How far the source had read for the item that was taken last.
     """
@@ -79,8 +79,13 @@ class Waiting(BatchObserver[T]):
         self.has_ended = True
         self._wake()
 
+    @property
+    def batch(self) -> Sequence[T]:
+        """The first batch; `drop_batch` is to follow once it was taken."""
+        return self.batches[0][0]
+
     def take(self) -> T:
-        """The next item."""
+        """The next item, whatever batch it is in."""
         values, self.taken = self.batches[0]
         item = values[self._at]
         self._at += 1

@@ -12,9 +12,9 @@ import aiohttp
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
-from rillet.operators import ByteWindow, Meter, Stage
+from rillet.operators import ByteWindow, Stage
 from rillet.operators.errors import DeadlineExceeded, TransportError
-from rillet.operators.meter import current_meter, metering
+from rillet.operators.meter import Meter, current_meter, metering
 from rillet.operators.progress_timeout import TICKS
 from rillet.operators.window import current_window
 

@@ -12,7 +12,6 @@ from reactivex import operators as ops
 
 from rillet.operators import (
     Done,
-    Meter,
     TextDelta,
     WireProtocol,
     assemble_tools,
@@ -22,7 +21,7 @@ from rillet.operators import (
     require_done,
     split_lines,
 )
-from rillet.operators.meter import current_meter, metering
+from rillet.operators.meter import Meter, current_meter, metering
 from rillet.pipeline import deltas
 from rillet.pipeline.protocols import OPENAI_CHAT
 
