@@ -63,7 +63,8 @@ def bytes_from(
         content_type: The content type that the answer must have, parameters aside; None takes any.
         window: The window that slows the reading; by default that of the boundary that subscribes, if there is one.
         timeouts: How long each kind of waiting may last; see `Timeouts` for the defaults. `progress` counts where
-            `decode_deltas` or `deltas` reads the bytes; elsewhere, see `progress_timeout`.
+            `decode_deltas` or `deltas` reads the bytes; elsewhere up to the answer's start alone, see
+            `progress_timeout`.
         request: Further arguments of `aiohttp.ClientSession.request`.
 
     Returns:
@@ -127,7 +128,7 @@ class _Reading:
         total, progress = self._timeouts.total, self._timeouts.progress
         if total is not None:
             self._timers["total"] = self._loop.call_later(total, self._expire, total)
-        if progress is not None and self._meter.feeds_decoder:
+        if progress is not None:
             self._watch("progress", progress, self._meter.deltas)
 
     def dispose(self) -> None:
@@ -189,6 +190,8 @@ class _Reading:
         try:
             self._response = await answer()
             self._timers["session"].cancel()  # from here on the connection itself is watched
+            if "progress" in self._timers and not self._meter.feeds_decoder:
+                self._timers["progress"].cancel()  # it was for provisional answers: after one, aiohttp times no silence
             await self._read(self._response, decoder(self._response))
         except asyncio.CancelledError:
             if self._fault is None and self._task.cancelling():
