@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from reactivex import Observable, abc
@@ -93,8 +94,17 @@ class Inbox(abc.ObserverBase[T], Generic[T]):
             return
         if threading.get_ident() == self._thread:
             self._news.set()
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._news.set)
+        else:
+            call_in(self._loop, self._news.set)
+
+
+def call_in(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+    """Have a loop call something soon, from any thread; nothing where the loop is closed, or is just being closed."""
+    try:
+        loop.call_soon_threadsafe(call)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
 
 
 async def until_open(window: ByteWindow) -> int:
@@ -110,8 +120,7 @@ async def until_open(window: ByteWindow) -> int:
     waits = 0
 
     def resume() -> None:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(opened.set)
+        call_in(loop, opened.set)
 
     while not window.when_open(resume):
         waits += 1

@@ -12,6 +12,8 @@ from reactivex import Observable, abc, typing
 from reactivex.disposable import Disposable, SerialDisposable, SingleAssignmentDisposable
 from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
 
+from .pressure import call_in
+
 T = TypeVar("T")
 State = TypeVar("State")
 
@@ -94,8 +96,6 @@ class _LoopTimers(AsyncIOThreadSafeScheduler):
         timer = super().schedule_relative(duetime, action, state)
 
         def dispose() -> None:
-            if self._loop.is_closed():
-                return
             try:
                 here = asyncio.get_running_loop() is self._loop
             except RuntimeError:
@@ -103,6 +103,6 @@ class _LoopTimers(AsyncIOThreadSafeScheduler):
             if here:
                 timer.dispose()
             else:
-                self._loop.call_soon_threadsafe(timer.dispose)
+                call_in(self._loop, timer.dispose)
 
         return Disposable(dispose)

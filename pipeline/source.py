@@ -18,7 +18,7 @@ from rillet.operators.meter import current_meter, metering
 from rillet.operators.window import current_window
 
 from .connect import BREAKS, RequestOptions, connect, decoder, in_force, log, silence
-from .pressure import until_open
+from .pressure import call_in, until_open
 from .timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 DRAIN_BYTES = 64 * 1024
@@ -133,8 +133,6 @@ class _Reading:
 
     def dispose(self) -> None:
         self._disposed = True
-        if self._loop.is_closed():
-            return
         try:
             here = asyncio.get_running_loop() is self._loop
         except RuntimeError:
@@ -142,7 +140,7 @@ class _Reading:
         if here:
             self._stop()
             return
-        self._loop.call_soon_threadsafe(self._stop)
+        call_in(self._loop, self._stop)
         # What is being delivered now ends before this returns, unless it waits for this very thread.
         if self._lock.acquire(timeout=LEAVE_SECONDS):
             self._lock.release()
