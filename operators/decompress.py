@@ -99,6 +99,8 @@ _MEMBERS: dict[str, Callable[[], _Member]] = {
     "zstd": _zstd,
 }
 
+_SINGLE = frozenset(("br",))  # nothing may follow the end: the codec says so, where it is given more
+
 
 class Decompress(Stage[bytes, bytes]):
     """The stage of `decompress`. It is lazy: of a bomb, no more is unpacked than is handed on.
@@ -142,7 +144,7 @@ class Decompress(Stage[bytes, bytes]):
 
     def _unpacked(self, data: bytes) -> Iterator[bytes]:
         while True:
-            if self._member.eof and data:
+            if self._member.eof and data and self._encoding not in _SINGLE:
                 self._member = self._new()
             piece = self._decompressed(data)
             if piece:

@@ -13,6 +13,7 @@ from reactivex.disposable import Disposable
 from rillet.operators import ByteWindow
 from rillet.operators.window import current_window
 
+from .loop_timers import call_in
 from .pressure import Inbox, until_open
 
 T = TypeVar("T")
@@ -99,13 +100,11 @@ class _Handling(Generic[T, R]):
     def _stop(self) -> None:
         self._disposed = True
         self._upstream.dispose()
-        if self._loop.is_closed():
-            return
-        self._loop.call_soon_threadsafe(self._task.cancel)
+        call_in(self._loop, self._task.cancel)
         if threading.get_ident() != self._thread and self._loop.is_running():
             # The step that a handler is in ends before this returns, unless it waits for this very thread.
             passed = threading.Event()
-            self._loop.call_soon_threadsafe(passed.set)
+            call_in(self._loop, passed.set)
             passed.wait(LEAVE_SECONDS)
 
     async def _run(self) -> None:

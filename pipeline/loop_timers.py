@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from reactivex import abc, typing
@@ -50,8 +50,7 @@ class _Timer(abc.DisposableBase, Generic[State]):
         if runs_here(self._loop):
             self.handle.dispose()
         else:
-            with suppress(RuntimeError):  # the loop is closed, and its timers with it
-                self._loop.call_soon_threadsafe(self.handle.dispose)
+            call_in(self._loop, self.handle.dispose)
 
 
 def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
@@ -60,3 +59,12 @@ def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
         return asyncio.get_running_loop() is loop
     except RuntimeError:
         return False
+
+
+def call_in(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+    """Have a loop call something soon, from any thread; nothing where the loop is closed, or is just being closed."""
+    try:
+        loop.call_soon_threadsafe(call)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise

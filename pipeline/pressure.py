@@ -17,7 +17,7 @@ from rillet.operators.stage import BatchObserver, subscribe_in_batches
 from rillet.operators.timers import timers_on
 from rillet.operators.window import offered
 
-from .loop_timers import LoopTimers
+from .loop_timers import LoopTimers, call_in
 
 T = TypeVar("T")
 
@@ -156,8 +156,8 @@ class Inbox(Waiting[T]):
             return
         if threading.get_ident() == self._thread:
             self._news.set()
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._news.set)
+        else:
+            call_in(self._loop, self._news.set)
 
 
 async def until_open(window: ByteWindow) -> int:
@@ -173,8 +173,7 @@ async def until_open(window: ByteWindow) -> int:
     waits = 0
 
     def resume() -> None:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(opened.set)
+        call_in(loop, opened.set)
 
     while not window.when_open(resume):
         waits += 1

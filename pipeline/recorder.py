@@ -86,7 +86,7 @@ class Recording:
         if header.get("rillet") != "recording" or header.get("version") != VERSION:
             raise ValueError(f"line 1 is not the header of a recording of version {VERSION}")
         content_type = header.get("content_type")
-        if not isinstance(content_type, str):
+        if not isinstance(content_type, str) or not content_type.isprintable():
             raise ValueError("line 1 has no content_type")
         pieces: list[Piece] = []
         for number, line in lines:
@@ -133,7 +133,7 @@ def _piece(number: int, line: Mapping[str, object]) -> Piece:
 
 
 def _ended(number: int, line: Mapping[str, object], pieces: tuple[Piece, ...], content_type: str) -> Recording:
-    end, kind, status = line["end"], line.get("error"), line.get("status")
+    end, kind = line["end"], line.get("error")
     if end not in get_args(RecordedEnd):
         raise ValueError(f"line {number} tells of no end that there is")
     return Recording(
@@ -141,9 +141,18 @@ def _ended(number: int, line: Mapping[str, object], pieces: tuple[Piece, ...], c
         cast("RecordedEnd", end),
         _seconds(number, line),
         kind if isinstance(kind, str) else None,
-        status if isinstance(status, int) else None,
+        _status(number, line),
         content_type,
     )
+
+
+def _status(number: int, line: Mapping[str, object]) -> int | None:
+    status = line.get("status")
+    if status is None:
+        return None
+    if not isinstance(status, int) or not (status == 101 or 200 <= status <= 999):  # the other 1xx are no answers yet
+        raise ValueError(f"line {number} has a status that no answer has")
+    return status
 
 
 def _seconds(number: int, line: Mapping[str, object]) -> float:

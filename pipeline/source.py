@@ -20,7 +20,7 @@ from rillet.operators.window import current_window
 
 from .body import Body
 from .connect import RequestOptions, connect, decoder, in_force, log, silence
-from .loop_timers import runs_here
+from .loop_timers import call_in, runs_here
 from .pressure import until_open
 from .timeouts import DEFAULT_TIMEOUTS, Timeouts
 
@@ -63,7 +63,8 @@ def bytes_from(
         content_type: The content type that the answer must have, parameters aside; None takes any.
         window: The window that slows the reading; by default that of the boundary that subscribes, if there is one.
         timeouts: How long each kind of waiting may last; see `Timeouts` for the defaults. `progress` counts where
-            `decode_deltas` or `deltas` reads the bytes; elsewhere, see `progress_timeout`.
+            `decode_deltas` or `deltas` reads the bytes; elsewhere up to the answer's start alone, see
+            `progress_timeout`.
         request: Further arguments of `aiohttp.ClientSession.request`.
 
     Returns:
@@ -129,17 +130,15 @@ class _Reading:
         total, progress = self._timeouts.total, self._timeouts.progress
         if total is not None:
             self._timers["total"] = self._loop.call_later(total, self._expire, total)
-        if progress is not None and self._meter.feeds_decoder:
+        if progress is not None:
             self._watch("progress", progress, self._meter.deltas)
 
     def dispose(self) -> None:
         self._disposed = True
-        if self._loop.is_closed():
-            return
         if runs_here(self._loop):
             self._stop()
             return
-        self._loop.call_soon_threadsafe(self._stop)
+        call_in(self._loop, self._stop)
         # What is being delivered now ends before this returns, unless it waits for this very thread.
         if self._lock.acquire(timeout=LEAVE_SECONDS):
             self._lock.release()
@@ -190,6 +189,8 @@ class _Reading:
             self._timers["session"].cancel()  # from here on the connection itself is watched
             if self._timeouts.liveness is not None:
                 self._watch("liveness", self._timeouts.liveness)
+            if "progress" in self._timers and not self._meter.feeds_decoder:
+                self._timers["progress"].cancel()  # it was for provisional answers: after one, aiohttp times no silence
             await self._read(self._body, decoder(response))
         except asyncio.CancelledError:
             if self._fault is None and self._task.cancelling():

@@ -16,7 +16,8 @@ class Timeouts:
         connect: To get a connection, the wait for a free one in the pool included; then `ConnectTimeout`. 30 s.
         liveness: Without a byte, before the first one too; then `IdleTimeout`, up to a quarter later. 5 minutes.
         progress: Without a delta, however many comments, pings and empty events come; then `IdleTimeout`, up to a
-            quarter later. It counts where deltas are decoded, before the first one too. 15 minutes.
+            quarter later. It counts where deltas are decoded, before the first one too; elsewhere only until the answer
+            begins, which a server may put off for ever with provisional ones (1xx). 15 minutes.
         total: From the request to the end of the answer; then `DeadlineExceeded`. None.
     """
 

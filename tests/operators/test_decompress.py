@@ -154,6 +154,11 @@ def test_members_follow_one_another(cuts: Cuts, run: Run, name: str) -> None:
     assert type(run(decompress(codec[0]), [body[:-1]])[1]) is TruncatedStream
 
 
+def test_a_second_brotli_body_is_damage_however_it_is_cut(cuts: Cuts, run: Run) -> None:
+    for pieces in cuts(b";;"):  # the shortest, twice
+        assert type(run(decompress("br"), pieces)[1]) is TransportError, pieces
+
+
 @each_codec
 @pytest.mark.parametrize("apart", [True, False])
 def test_what_follows_the_end_is_no_part_of_the_body(run: Run, codec: Codec, apart: bool) -> None:

@@ -156,6 +156,10 @@ async def test_a_full_disk_is_reported_once_and_the_stream_goes_on() -> None:
         (b'HEADER{"t":-1,"text":"a"}\n', "line 2 has no time"),
         (b'HEADER{"t":true,"text":"a"}\n', "line 2 has no time"),
         (b'HEADER{"t":1,"end":"well"}\n', "line 2 tells of no end"),
+        (b'{"rillet":"recording","version":1,"content_type":"a/b\\r\\nX: y"}\n', "no content_type"),
+        (b'HEADER{"t":1,"end":"failed","status":199}\n', "line 2 has a status that no answer has"),
+        (b'HEADER{"t":1,"end":"failed","status":1000}\n', "line 2 has a status that no answer has"),
+        (b'HEADER{"t":1,"end":"failed","status":true}\n', "line 2 has a status that no answer has"),
     ],
 )
 def test_what_is_no_recording_is_said_to_be_none(content: bytes, says: str) -> None:

@@ -359,6 +359,23 @@ async def test_silence_counts_again_once_the_window_is_open(
         assert type(await seen.outcome()) is IdleTimeout
 
 
+@pytest.mark.parametrize("provisional", [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\n\r\n"])
+async def test_an_answer_that_is_put_off_for_ever_is_no_progress(
+    session: aiohttp.ClientSession, provisional: bytes
+) -> None:
+    async def put_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(provisional)
+        await reader.read()
+        writer.close()
+
+    async with serving_raw(put_off) as url:
+        seen = Seen()
+        bytes_from(session, "GET", url, timeouts=Timeouts(liveness=0.05, progress=0.1)).subscribe(seen)
+        outcome = await seen.outcome()
+    assert isinstance(outcome, IdleTimeout)
+    assert outcome.which == "progress"
+
+
 async def test_a_bomb_does_not_stop_the_loop(session: aiohttp.ClientSession, eventually: Eventually) -> None:
     """One read of the socket unpacks to a hundred megabytes: what else runs here has its turns meanwhile."""
     bomb = gzip.compress(bytes(1 << 22)) * 32
