@@ -459,7 +459,7 @@ the finish reason, and `[DONE]`.
 left. –: it can't be.
 
 - After the terminal nothing undoes an answer: it is complete before the fault is seen.
-- A clean end after the finish reason is an ending too: openai-chat's contract, see the README's table of dialects.
+- A clean end after the finish reason is an ending too: openai-chat's contract, see [dialects.md](dialects.md).
 - A close-delimited body has no end of its own. There a cut is a clean end, over TLS too, since Python's asyncio does
   not tell whether the other side said good-bye. A connection that is reset, or that our own side closes, is not.
 - "gzip" is a chunked body that is compressed. It has an end of its own, which must have come.
