@@ -13,6 +13,7 @@ from rillet.operators.decode_deltas import DecodeDeltas
 from rillet.operators.decode_utf8 import MAX_BYTES, DecodeUtf8
 from rillet.operators.deltas import only_passing
 from rillet.operators.errors import StreamError
+from rillet.operators.events import DataEvent
 from rillet.operators.frame_sse import FrameSse
 from rillet.operators.group_events import MAX_EVENT
 from rillet.operators.require_done import RequireDone
@@ -24,7 +25,7 @@ from rillet.operators.value import value
 from .answer import Answer
 from .protocols import find_protocol
 
-Framing: TypeAlias = tuple[DecodeUtf8 | SplitFrames | FrameSse, *tuple[Stage[str, Any], ...]]
+Framing: TypeAlias = tuple[DecodeUtf8 | SplitFrames | FrameSse[DataEvent], *tuple[Stage[str, Any], ...]]
 
 
 @value
@@ -134,6 +135,7 @@ def _framing(wire: WireProtocol, limits: Limits, eof: Literal["discard", "dispat
         return DecodeUtf8(max_bytes=limits.max_bytes), SplitJsonLines(max_line=limits.max_line)
     return (
         FrameSse(
+            DataEvent,
             max_bytes=limits.max_bytes,
             max_line=limits.max_line,
             max_event=limits.max_event,
