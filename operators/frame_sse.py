@@ -11,7 +11,6 @@ from .group_events import MAX_EVENT, GroupEvents
 from .split_lines import MAX_LINE, SplitLines
 from .stage import BatchStage, Chain
 
-
 Event = TypeVar("Event")
 
 _find_lone_cr = re.compile(rb"\r(?!\n)").search
@@ -101,12 +100,7 @@ class FrameSse(BatchStage[bytes, Event], Generic[Event]):
             if not following and line.startswith("data: "):
                 events.append(make("message", line[6:], last_id))
                 at += 2
-            elif (
-                at + 2 < count
-                and not lines[at + 2]
-                and following.startswith("data: ")
-                and line.startswith("event: ")
-            ):
+            elif at + 2 < count and not lines[at + 2] and following.startswith("data: ") and line.startswith("event: "):
                 events.append(make(line[7:] or "message", following[6:], last_id))
                 at += 3
             else:
