@@ -72,7 +72,7 @@ class DeltaChain(Chain[bytes, Delta]):
         self._frame: Stage[bytes, Any] = Chain(*self._framing) if len(self._framing) > 1 else self._framing[0]
         self._decode = DecodeDeltas(wire, extras=extras)
         self._assemble = AssembleTools(max_args=limits.max_args)
-        self._require = RequireDone()
+        self._require = RequireDone(self._assemble.open)
         super().__init__(self._frame, self._decode, self._assemble, self._require)
 
     @property
