@@ -43,12 +43,13 @@ class TextTemplate:
         free: The keys, before the text, of strings and numbers that may differ too, since the dialect reads none.
     """
 
-    __slots__ = ("_free", "_known", "_make", "_match", "_start", "_tries", "_type")
+    __slots__ = ("_at", "_free", "_known", "_make", "_match", "_start", "_tries", "_type")
 
     def __init__(self, *free: str) -> None:
         keys = "|".join(map(re.escape, free))
         self._free = re.compile(rf'"(?:{keys})":\s*({_STRING}|{_NUMBER})') if free else _never
         self._type = self._start = ""
+        self._at = 0
         self._make: Make = _nothing
         self._match: Match | None = None  # the text, and what follows it
         self._known: dict[str, Match] = {}
@@ -84,7 +85,7 @@ class TextTemplate:
         data = event.data
         if self._match is None or not data.startswith(self._start) or event.event != self._type:
             return None
-        found = self._match(data, len(self._start))
+        found = self._match(data, self._at)
         if found is None:
             return None
         text = found[1]
@@ -100,7 +101,7 @@ class TextTemplate:
         """What matches the text between two places and all around it that may differ; None where that is too much."""
         free = list(self._free.finditer(data, 0, at))
         start = free[0].start(1) if free else at
-        self._start = data[:start]
+        self._start, self._at = data[:start], start
         if len(data) - start - (end - at) > _MAX_SHAPE:
             return None
         pieces: list[str] = []
