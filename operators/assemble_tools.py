@@ -27,10 +27,17 @@ class AssembleTools(BatchStage[Delta, Delta]):
         if only_passing(batch):
             return batch, None
         given: list[Delta] = []
+        open_calls, limit = self.open, self._limit
         try:
             for delta in batch:
                 if isinstance(delta, ToolCallDelta):
-                    self._add(delta)
+                    call = open_calls.get((delta.choice, delta.index))
+                    if call is None:
+                        raise MalformedPayload(f"a fragment for tool call {delta.index}, which is not open")
+                    call.fragments.append(delta.args)
+                    call.length += len(delta.args)
+                    if call.length > limit:
+                        raise LimitExceeded("max_args", int(limit), f"the arguments of tool call {delta.index}")
                     given.append(delta)
                 elif isinstance(delta, (ToolCallStart, ToolCallEnd, Done)):
                     given.extend(self._follow(delta))
@@ -66,15 +73,6 @@ class AssembleTools(BatchStage[Delta, Delta]):
         if key in self.open:
             raise MalformedPayload(f"tool call {start.index} was started while it was open")
         self.open[key] = OpenCall(start)
-
-    def _add(self, delta: ToolCallDelta) -> None:
-        call = self.open.get((delta.choice, delta.index))
-        if call is None:
-            raise MalformedPayload(f"a fragment for tool call {delta.index}, which is not open")
-        call.fragments.append(delta.args)
-        call.length += len(delta.args)
-        if call.length > self._limit:
-            raise LimitExceeded("max_args", int(self._limit), f"the arguments of tool call {delta.index}")
 
     def _take(self, end: ToolCallEnd) -> OpenCall:
         call = self.open.pop((end.choice, end.index), None)

@@ -95,18 +95,22 @@ class FrameSse(BatchStage[bytes, Event], Generic[Event]):
             if fault is not None:
                 return events, fault
             last_id = group.last_id
-        while at + 1 < count:
-            line, following = lines[at], lines[at + 1]
-            if not following and line.startswith("data: "):
-                events.append(make("message", line[6:], last_id))
-                at += 2
-            elif at + 2 < count and not lines[at + 2] and following.startswith("data: ") and line.startswith("event: "):
-                events.append(make(line[7:] or "message", following[6:], last_id))
+        if at < count and lines[at].startswith("event: "):
+            for line, data, blank in zip(lines[at::3], lines[at + 1 :: 3], lines[at + 2 :: 3], strict=False):
+                if blank or not data.startswith("data: ") or not line.startswith("event: "):
+                    break
+                events.append(make(line[7:] or "message", data[6:], last_id))
                 at += 3
-            else:
-                break
+        else:
+            for data, blank in zip(lines[at::2], lines[at + 1 :: 2], strict=False):
+                if blank or not data.startswith("data: "):
+                    break
+                events.append(make("message", data[6:], last_id))
+                at += 2
         if at == count:
             return events, None
+        if not at:
+            return group.take(lines)
         grouped, fault = group.take(lines[at:])
         events.extend(grouped)
         return events, fault

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from reactivex import Observable
 
-from rillet.operators import Chain, Delta, Message, WireProtocol, lift
+from rillet.operators import Chain, Delta, Done, Message, WireProtocol, lift
 from rillet.operators.assemble_tools import MAX_ARGS, AssembleTools
 from rillet.operators.decode_deltas import DecodeDeltas
 from rillet.operators.decode_utf8 import MAX_BYTES
@@ -96,9 +96,11 @@ class DeltaChain(Chain[bytes, Delta]):
         fault = own or fault
         if not only_passing(deltas):
             deltas, malformed = self._assemble.take(deltas)
-            deltas, unclosed = self._require.take(deltas)
-            self.closed = self._require.closed
-            fault = None if self.closed else unclosed or malformed or fault
+            fault = malformed or fault
+            if deltas and deltas[-1].__class__ is Done:  # nothing is decoded after it
+                deltas, unclosed = self._require.take(deltas)
+                self.closed = self._require.closed
+                fault = None if self.closed else unclosed or fault
         self._answer.extend(deltas)
         return (deltas, None) if fault is None else (deltas, self._told(fault))
 

@@ -25,7 +25,7 @@ _NUMBER = "(?:0|[1-9][0-9]{0,14})"
 
 _never = re.compile("(?!)")
 _brackets = re.compile(r'"[\]} ]*')
-_verbatim = re.compile(f"{_VERBATIM}+")
+_text = re.compile(_TEXT)
 
 Match: TypeAlias = Callable[[str, int], re.Match[str] | None]
 Make: TypeAlias = Callable[[str], Delta | None]
@@ -64,15 +64,15 @@ class TextTemplate:
             text: What it is; not empty.
             make: Gives what the next text there means; None where it takes the parsed event to tell.
         """
-        if not self._tries or not _verbatim.fullmatch(text):
+        if not self._tries or not text:
             return False
         data = event.data
         self._tries -= 1
         self._match = None
-        places = [place.end() for place in re.finditer(rf'"{key}"\s*:\s*', data)]
-        if len(places) == 1 and data.startswith(f'"{text}"', places[0]):
-            at = places[0] + 1
-            self._match = self._matcher(data, at, at + len(text))
+        places = [place.end() for place in re.finditer(rf'"{key}"\s*:\s*"', data)]
+        inside = _text.match(data, places[0]) if len(places) == 1 else None
+        if inside is not None and _unescaped(inside[1]) == text:
+            self._match = self._matcher(data, *inside.span(1))
             self._type, self._make = event.event, make
         return self._match is not None
 
@@ -88,13 +88,8 @@ class TextTemplate:
         found = self._match(data, self._at)
         if found is None:
             return None
-        text = found[1]
-        if "\\" in text:
-            try:
-                text = orjson.loads(f'"{text}"')
-            except orjson.JSONDecodeError:
-                return None
         self._tries = _TRIES
+        text = _unescaped(found[1]) if "\\" in found[1] else found[1]
         return self._make(text) if text else None
 
     def _matcher(self, data: str, at: int, end: int) -> Match | None:
@@ -117,6 +112,14 @@ class TextTemplate:
 def _nothing(text: str) -> None:
     """What is made of a text before there is any."""
     del text
+
+
+def _unescaped(text: str) -> str:
+    """What the inside of a JSON string says, "" where that is no text."""
+    try:
+        return str(orjson.loads(f'"{text}"'))
+    except orjson.JSONDecodeError:
+        return ""
 
 
 def _closed(end: str) -> str:
