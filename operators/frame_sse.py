@@ -13,6 +13,9 @@ from .stage import BatchStage, Chain
 
 Event = TypeVar("Event")
 
+# So many lines that looking for plain events among them is less work than grouping all of them.
+_WORTH_A_LOOK = 8
+
 _find_lone_cr = re.compile(rb"\r(?!\n)").search
 
 
@@ -78,7 +81,11 @@ class FrameSse(BatchStage[bytes, Event], Generic[Event]):
             if data.startswith("data: ") and (not kind or (kind.startswith("event: ") and "\n" not in kind)):
                 return (self._make(kind[7:] or "message", data[6:], group.last_id),), None
         lines = split.cut(text)
-        return self._events(lines) if lines else ((), None)
+        if len(lines) >= _WORTH_A_LOOK:
+            return self._events(lines)
+        if len(lines) == 2 and not (lines[1] or group.size) and lines[0].startswith("data: "):  # or the end of one
+            return (self._make("message", lines[0][6:], group.last_id),), None
+        return group.take(lines) if lines else ((), None)
 
     def finish(self) -> Iterator[Event]:
         return self._chain.finish()
@@ -109,8 +116,6 @@ class FrameSse(BatchStage[bytes, Event], Generic[Event]):
                 at += 2
         if at == count:
             return events, None
-        if not at:
-            return group.take(lines)
         grouped, fault = group.take(lines[at:])
         events.extend(grouped)
         return events, fault

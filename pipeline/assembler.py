@@ -65,7 +65,7 @@ class StreamAssembler:
             raise
         if self._error is not None:
             raise self._error
-        return list(deltas)
+        return deltas if isinstance(deltas, list) else list(deltas)
 
     def result(self) -> tuple[str, list[ToolCall]]:
         """The stream is over: its text and its finished tool calls, of choice 0.

@@ -106,7 +106,8 @@ class GeminiDecoder:
         return (kind(text, number), *self._count(payload))
 
     def _count(self, payload: dict[str, Any]) -> Sequence[Usage]:
-        usage = object_in(payload.get("usageMetadata"), "usageMetadata")
+        usage = payload.get("usageMetadata")
+        usage = usage if type(usage) is dict else object_in(usage, "usageMetadata")
         if "promptTokenCount" not in usage or usage == self._usage:
             return ()
         self._usage = usage

@@ -98,8 +98,7 @@ class OpenAIResponsesDecoder:
         self._heard.add(_place(stem, payload))
         pieces = self._say(stem, required_text(payload, "delta"))
         for piece in pieces:
-            if not isinstance(piece, RefusalDelta):
-                self._template.learn(event, "delta", piece.text, type(piece))
+            self._template.learn(event, "delta", piece.text, type(piece))
         return pieces
 
     def _text_done(self, stem: str, payload: dict[str, Any]) -> Iterable[Delta]:

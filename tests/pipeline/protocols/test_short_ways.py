@@ -297,20 +297,59 @@ def a_call(**entry: Any) -> str:
 
 
 SAID = '{"choices":[{"index":0,"delta":{"content":"%s"}%s}]}'
+END = ',"finish_reason":"tool_calls"'
+HALF = a_call(id="c1", function={"name": "f", "arguments": '{"a":'})
 HEAD = a_call(id="c1", function={"name": "f", "arguments": "{}"})
 
 
+GEMINI = '{"candidates":[{"index":0,"content":{"parts":[{"text":"%s"}]}%s}]}'
+REFUSAL = '{"type":"response.refusal.delta","output_index":0,"delta":"%s"}'
+BLOCK = '{"type":"content_block_start","index":0,"content_block":{"type":"%s","id":"t","name":"f"}}'
+FRAGMENT = '{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"%s"}}'
+STEP = '{"event_type":"step.start","index":0,"step":{"type":"%s","id":"t","name":"f"}}'
+ARGUMENTS = '{"event_type":"step.delta","index":0,"delta":{"type":"arguments_delta","arguments":"%s"}}'
+COMPLETION = '{"choices":[{"index":%d,"text":"%s","finish_reason":%s}]}'
+RESPONSE_CALL = '{"type":"response.output_item.added","output_index":0,"item":{"type":"%s","name":"f"}}'
+RESPONSE_FRAGMENT = '{"type":"response.function_call_arguments.delta","output_index":0,"delta":"%s"}'
+RESPONSE_WHOLE = '{"type":"response.function_call_arguments.done","output_index":0,"arguments":"%s"}'
+
+
 @pytest.mark.parametrize(
-    "events",
+    ("protocol", "events"),
     [
-        [HEAD, a_call(function={"name": "g", "arguments": "{}"})],
-        [HEAD, a_call(id="c2", function={"arguments": "{}"})],
-        [HEAD, a_call(function={"arguments": " "}), a_call(function={"arguments": "1"})],
-        [SAID % ("a", ""), SAID % ("b", ',"finish_reason":"stop"'), SAID % ("c", "")],
+        ("openai-chat", [HEAD, a_call(function={"name": "g", "arguments": "{}"})]),
+        ("openai-chat", [HEAD, a_call(id="c2", function={"arguments": "{}"})]),
+        ("openai-chat", [HEAD, *[a_call(function={"arguments": args}) for args in (" ", "1")]]),
+        ("openai-chat", [SAID % ("a", ""), SAID % ("b", ',"finish_reason":"stop"'), SAID % ("c", "")]),
+        ("openai-chat", [SAID % ("a", ""), SAID % ("a", ""), SAID % ("", ',"finish_reason":"stop"'), SAID % ("c", "")]),
+        ("openai-chat", [HALF, *[a_call(function={"arguments": args}) for args in ("1", "2", "}")], SAID % ("", END)]),
+        (
+            "openai-completions",
+            [COMPLETION % (0, "a", "null"), COMPLETION % (0, "", '"stop"'), COMPLETION % (0, "b", "null")],
+        ),
+        (
+            "openai-completions",
+            [COMPLETION % (0, "a", "null"), COMPLETION % (0, "b", '"stop"'), COMPLETION % (0, "b", "null")],
+        ),
+        ("openai-completions", [COMPLETION % (0, "a", '"stop"'), COMPLETION % (0, "b", '"stop"')]),
+        ("gemini", [GEMINI % ("a", ""), GEMINI % ("b", ',"finishReason":"STOP"')]),
+        ("gemini", [GEMINI % ("a", ""), GEMINI % ("b", ',"finishReason":"STOP"'), GEMINI % ("c", "")]),
+        ("openai-responses", [REFUSAL % "a", REFUSAL % "b", '{"type":"response.completed","response":{}}']),
+        (
+            "openai-responses",
+            [RESPONSE_CALL % "function_call", *[RESPONSE_FRAGMENT % n for n in "123"], RESPONSE_WHOLE % "123"],
+        ),
+        (
+            "openai-responses",
+            [RESPONSE_CALL % "function_call", *[RESPONSE_FRAGMENT % n for n in "123"], RESPONSE_WHOLE % "12"],
+        ),
+        ("openai-responses", [RESPONSE_CALL % "custom_tool_call", *[RESPONSE_FRAGMENT % n for n in ("a", '\\"')]]),
+        ("anthropic", [BLOCK % "tool_use", FRAGMENT % "1", BLOCK % "server_tool_use", FRAGMENT % "2"]),
+        ("google-interactions", [STEP % "function_call", ARGUMENTS % "1", STEP % "thought", ARGUMENTS % "2"]),
     ],
 )
-def test_what_only_looks_like_more_of_the_same(events: list[str]) -> None:
-    shortly, plainly = both_ways("openai-chat", [("message", data) for data in events])
+def test_what_only_looks_like_more_of_the_same(protocol: str, events: list[str]) -> None:
+    shortly, plainly = both_ways(protocol, [("message", data) for data in events])
     assert shortly == plainly
 
 

@@ -114,7 +114,9 @@ def test_a_filler_that_is_cut_is_not_taken_for_one(filler: str) -> None:
     assert read(template, '{"content":"b","obfuscation":"' + filler) is None
 
 
-@pytest.mark.parametrize(("data", "text"), [(EVENT % "b", "a"), (EVENT % "", ""), ('{"a":{"content":"x"},"content":"x"}', "x")])
+@pytest.mark.parametrize(
+    ("data", "text"), [(EVENT % "b", "a"), (EVENT % "", ""), ('{"a":{"content":"x"},"content":"x"}', "x")]
+)
 def test_what_can_not_be_told_apart_is_not_learnt(data: str, text: str) -> None:
     assert not learn(TextTemplate(), data, "content", text)
 
