@@ -50,7 +50,6 @@ class OpenAICompletionsDecoder:
         return (Done(),) if self._finished and all(self._finished.values()) else ()
 
     def _read(self, payload: dict[str, Any], event: WireEvent) -> Iterator[Delta]:
-        self._template.forget()  # it holds for the choice that spoke last, as long as that has no reason
         if payload.get("error") or event.event == "error":
             raise provider_error(payload.get("error") or payload, payload)
         for item in list_in(payload.get("choices")):
@@ -67,7 +66,7 @@ class OpenAICompletionsDecoder:
                 yield TextDelta(text, number)
             if reason := text_in(choice.get("finish_reason"), "finish_reason"):
                 self._finished[number] = True
-                self._template.forget()
+                self._template.forget()  # more text would take the reason back
                 yield Finish(finish_reason(reason), reason, number)
         if usage := object_in(payload.get("usage"), "usage"):
             yield usage_of(usage, "prompt_tokens", "completion_tokens", "total_tokens")
