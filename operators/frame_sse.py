@@ -14,7 +14,7 @@ from .stage import BatchStage, Chain
 Event = TypeVar("Event")
 
 # So many lines that looking for plain events among them is less work than grouping all of them.
-_WORTH_A_LOOK = 8
+_WORTH_A_LOOK = 10
 
 _find_lone_cr = re.compile(rb"\r(?!\n)").search
 
