@@ -106,8 +106,7 @@ class GeminiDecoder:
         return (kind(text, number), *self._count(payload))
 
     def _count(self, payload: dict[str, Any]) -> Sequence[Usage]:
-        usage = payload.get("usageMetadata")
-        usage = usage if type(usage) is dict else object_in(usage, "usageMetadata")
+        usage = object_in(payload.get("usageMetadata"), "usageMetadata")
         if "promptTokenCount" not in usage or usage == self._usage:
             return ()
         self._usage = usage
