@@ -8,6 +8,7 @@ from reactivex import Observable
 
 from .deltas import Delta, Done, ToolCall, ToolCallDelta, ToolCallEnd, ToolCallStart, is_attempt, only_passing
 from .errors import LimitExceeded, MalformedPayload, MalformedToolArguments, StreamError
+from .open_calls import OpenCall, OpenCalls
 from .parse_arguments import parse_arguments
 from .stage import BatchStage, lift
 
@@ -15,27 +16,34 @@ MAX_ARGS = 16 * 1024 * 1024
 
 
 class AssembleTools(BatchStage[Delta, Delta]):
-    """The stage of `assemble_tools`."""
+    """The stage of `assemble_tools`. `open` has the open calls."""
 
     def __init__(self, *, max_args: int | None = MAX_ARGS) -> None:
         self._limit = float("inf") if max_args is None else max_args
-        self._open: dict[tuple[int, int], _OpenCall] = {}
+        self.open: OpenCalls = {}
         self._malformed: MalformedToolArguments | None = None
 
     def take(self, batch: Sequence[Delta]) -> tuple[Sequence[Delta], Exception | None]:
         if only_passing(batch):
             return batch, None
         given: list[Delta] = []
+        open_calls, limit = self.open, self._limit
         try:
             for delta in batch:
                 if isinstance(delta, ToolCallDelta):
-                    self._add(delta)
+                    call = open_calls.get((delta.choice, delta.index))
+                    if call is None:
+                        raise MalformedPayload(f"a fragment for tool call {delta.index}, which is not open")
+                    call.fragments.append(delta.args)
+                    call.length += len(delta.args)
+                    if call.length > limit:
+                        raise LimitExceeded("max_args", int(limit), f"the arguments of tool call {delta.index}")
                     given.append(delta)
                 elif isinstance(delta, (ToolCallStart, ToolCallEnd, Done)):
                     given.extend(self._follow(delta))
                 else:
                     if is_attempt(delta):
-                        self._open.clear()
+                        self.open.clear()
                         self._malformed = None
                     given.append(delta)
         except StreamError as error:
@@ -62,26 +70,17 @@ class AssembleTools(BatchStage[Delta, Delta]):
 
     def _start(self, start: ToolCallStart) -> None:
         key = (start.choice, start.index)
-        if key in self._open:
+        if key in self.open:
             raise MalformedPayload(f"tool call {start.index} was started while it was open")
-        self._open[key] = _OpenCall(start)
+        self.open[key] = OpenCall(start)
 
-    def _add(self, delta: ToolCallDelta) -> None:
-        call = self._open.get((delta.choice, delta.index))
-        if call is None:
-            raise MalformedPayload(f"a fragment for tool call {delta.index}, which is not open")
-        call.fragments.append(delta.args)
-        call.length += len(delta.args)
-        if call.length > self._limit:
-            raise LimitExceeded("max_args", int(self._limit), f"the arguments of tool call {delta.index}")
-
-    def _take(self, end: ToolCallEnd) -> _OpenCall:
-        call = self._open.pop((end.choice, end.index), None)
+    def _take(self, end: ToolCallEnd) -> OpenCall:
+        call = self.open.pop((end.choice, end.index), None)
         if call is None:
             raise MalformedPayload(f"the end of tool call {end.index}, which is not open")
         return call
 
-    def _finished(self, call: _OpenCall) -> Iterator[ToolCall]:
+    def _finished(self, call: OpenCall) -> Iterator[ToolCall]:
         start, text = call.start, "".join(call.fragments)
         try:
             args = parse_arguments(text)
@@ -92,15 +91,6 @@ class AssembleTools(BatchStage[Delta, Delta]):
             )
             return
         yield ToolCall(start.index, start.id, start.name, args, text, start.choice)
-
-
-class _OpenCall:
-    __slots__ = ("fragments", "length", "start")
-
-    def __init__(self, start: ToolCallStart) -> None:
-        self.start = start
-        self.fragments: list[str] = []
-        self.length = 0
 
 
 def assemble_tools(*, max_args: int | None = MAX_ARGS) -> Callable[[Observable[Delta]], Observable[Delta]]:

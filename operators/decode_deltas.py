@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from reactivex import Observable
 
@@ -35,6 +35,15 @@ class Decoder(Protocol):
         ...
 
 
+@runtime_checkable
+class GlancingDecoder(Decoder, Protocol):
+    """A decoder that knows its commonest events at sight."""
+
+    def glance(self, event: WireEvent, /) -> Delta | None:
+        """The one delta that an event gives, and raises nothing; None where it takes `decode` to tell."""
+        ...
+
+
 @value
 class WireProtocol:
     """The contract of one wire dialect.
@@ -60,6 +69,7 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
     def __init__(self, protocol: WireProtocol, *, extras: bool = False) -> None:
         self._protocol = protocol
         self._decoder = protocol.decoder(extras)
+        self._glance = self._decoder.glance if isinstance(self._decoder, GlancingDecoder) else _see_nothing
         self.events_seen = 0
         self._done = False
         self._meter = current_meter() or Meter()
@@ -68,11 +78,15 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
 
     def take(self, batch: Sequence[WireEvent]) -> tuple[Sequence[Delta], Exception | None]:
         deltas: list[Delta] = []
-        count = heartbeats = 0
-        decode = self._decoder.decode
+        heartbeats = 0
+        glance, decode = self._glance, self._decoder.decode
         try:
             for event in () if self._done else batch:
                 self.events_seen += 1
+                if (delta := glance(event)) is not None:
+                    deltas.append(delta)
+                    continue
+                count = len(deltas)
                 try:
                     deltas += decode(event)
                 except MalformedPayload as error:
@@ -84,7 +98,6 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
                 if len(deltas) == count:
                     self._meter.add_heartbeat()
                     continue
-                count = len(deltas)
                 last = deltas[-1].__class__
                 if last is Done:
                     self._done = True
@@ -114,6 +127,11 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
         error = MalformedPayload(f"{where} {problem}", raw=event.data)
         error.__cause__ = cause
         return error
+
+
+def _see_nothing(event: WireEvent, /) -> None:
+    """The glance of a decoder that has none."""
+    del event
 
 
 def decode_deltas(

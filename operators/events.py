@@ -39,7 +39,7 @@ class ServerSentEvent:
 
 
 class DataEvent:
-    """A server-sent event inside chains where nobody asks for its id: half the price."""
+    """An event inside chains, where nobody asks for its id: half the price."""
 
     __slots__ = ("data", "event")
 

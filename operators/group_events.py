@@ -21,7 +21,13 @@ Event = TypeVar("Event")
 
 
 class GroupEvents(BatchStage[str, Event]):
-    """The stage of `group_events`. `make` makes an event of its type, its data and the last id."""
+    """The stage of `group_events`. `make` makes an event of its type, its data and the last id.
+
+    Attributes:
+        limit: The longest event taken, in characters.
+        size: How much of it the open event takes; 0 between events.
+        last_id: The last event id.
+    """
 
     def __init__(
         self,
@@ -44,7 +50,7 @@ class GroupEvents(BatchStage[str, Event]):
         self.size = 0
         self._data: list[str] = []
         self._type = ""
-        self._id = self._position.last_event_id
+        self.last_id = self._position.last_event_id
         self._sets_id = False
         self._stray: list[str] = []
         self._stray_is_error = False
@@ -72,7 +78,7 @@ class GroupEvents(BatchStage[str, Event]):
                 continue
             if data:
                 whole = data[0] if len(data) == 1 else "\n".join(data)
-                events.append(make(self._type or "message", whole, self._id))
+                events.append(make(self._type or "message", whole, self.last_id))
                 data.clear()
             self._type = ""
         self.size = size
@@ -94,14 +100,14 @@ class GroupEvents(BatchStage[str, Event]):
         self._type, self._plain, self._stray_is_error, self._is_cut = "", True, False, False
         self._data.clear()
         self._stray.clear()
-        self._position.last_event_id = self._id
+        self._position.last_event_id = self.last_id
         if self._sets_id:
             self._position.ids += 1
             self._sets_id = False
         if has_data:
-            yield self._make(kind, data, self._id)
+            yield self._make(kind, data, self.last_id)
         if stray and is_error:
-            yield self._make("error", stray, self._id)
+            yield self._make("error", stray, self.last_id)
 
     def _read(self, line: str) -> None:
         name, _, value = line.partition(":")
@@ -112,7 +118,7 @@ class GroupEvents(BatchStage[str, Event]):
             self._type = value
         elif name == "id":
             if "\0" not in value:
-                self._id, self._sets_id, self._plain = value, True, False
+                self.last_id, self._sets_id, self._plain = value, True, False
         elif name == "retry":
             if value.isascii() and value.isdigit() and len(value) <= MAX_RETRY_DIGITS:
                 self._position.retry = int(value)

@@ -13,17 +13,17 @@ from .stage import BatchStage, lift
 
 
 class SplitJsonLines(BatchStage[str, JsonLine]):
-    """The stage of `split_json_lines`."""
+    """The stage of `split_json_lines`. `lines` splits the text."""
 
     def __init__(self, *, max_line: int | None = MAX_LINE) -> None:
-        self._lines = SplitLines(max_line=max_line, eof="dispatch")
+        self.lines = SplitLines(max_line=max_line, eof="dispatch")
 
     def take(self, batch: Sequence[str]) -> tuple[Sequence[JsonLine], Exception | None]:
-        lines, fault = self._lines.take(batch)
+        lines, fault = self.lines.take(batch)
         return [JsonLine(line) for line in lines if line and not line.isspace()], fault
 
     def finish(self) -> Iterator[JsonLine]:
-        for line in self._lines.finish():
+        for line in self.lines.finish():
             if _is_object(line):
                 yield JsonLine(line)
 

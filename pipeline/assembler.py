@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from rillet.operators import Delta, Message, ToolCall, WireEvent, WireProtocol
+from rillet.operators import Delta, Message, ToolCall, WireProtocol
 from rillet.operators.decode_utf8 import MAX_BYTES
 from rillet.operators.frame_sse import FrameSse
 from rillet.operators.group_events import MAX_EVENT
@@ -65,7 +65,7 @@ class StreamAssembler:
             raise
         if self._error is not None:
             raise self._error
-        return list(deltas)
+        return deltas if isinstance(deltas, list) else list(deltas)
 
     def result(self) -> tuple[str, list[ToolCall]]:
         """The stream is over: its text and its finished tool calls, of choice 0.
@@ -110,7 +110,7 @@ class SSEParser:
         max_event: int | None = MAX_EVENT,
         max_total: int | None = MAX_BYTES,
     ) -> None:
-        self._framing = FrameSse(max_bytes=max_total, max_line=max_line, max_event=max_event)
+        self._framing = FrameSse(_pair, max_bytes=max_total, max_line=max_line, max_event=max_event)
         self._error: Exception | None = None
         self.latest: list[tuple[str, str]] = []
 
@@ -127,8 +127,8 @@ class SSEParser:
         self.latest = []
         if self._error is not None:
             raise self._error
-        events, self._error = self._framing.take((chunk,))
-        self.latest = [(event.event, event.data) for event in events]
+        pairs, self._error = self._framing.take((chunk,))
+        self.latest = list(pairs)
         if self._error is not None:
             raise self._error
         return self.latest
@@ -157,10 +157,12 @@ def parse_sse(
 
     Source: HTML Standard §9.2.6.
     """
-    framing = FrameSse(max_bytes=max_total, max_line=max_line, max_event=max_event)
-    yield from _pairs(framing.feed(chunks))
-    yield from _pairs(framing.finish())
+    framing = FrameSse(_pair, max_bytes=max_total, max_line=max_line, max_event=max_event)
+    yield from framing.feed(chunks)
+    yield from framing.finish()
 
 
-def _pairs(events: Iterator[WireEvent]) -> Iterator[tuple[str, str]]:
-    return ((event.event, event.data) for event in events)
+def _pair(event: str, data: str, id: str) -> tuple[str, str]:
+    """What an event is here; nobody asks for its id."""
+    del id
+    return event, data

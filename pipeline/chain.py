@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from reactivex import Observable
 
-from rillet.operators import Chain, Delta, Message, Stage, WireProtocol, lift
+from rillet.operators import Chain, Delta, Done, Message, WireProtocol, lift
 from rillet.operators.assemble_tools import MAX_ARGS, AssembleTools
 from rillet.operators.decode_deltas import DecodeDeltas
-from rillet.operators.decode_utf8 import MAX_BYTES, DecodeUtf8
+from rillet.operators.decode_utf8 import MAX_BYTES
 from rillet.operators.deltas import only_passing
 from rillet.operators.errors import StreamError
+from rillet.operators.events import DataEvent
+from rillet.operators.frame_json_lines import FrameJsonLines
 from rillet.operators.frame_sse import FrameSse
 from rillet.operators.group_events import MAX_EVENT
 from rillet.operators.require_done import RequireDone
 from rillet.operators.split_frames import SplitFrames
-from rillet.operators.split_json_lines import SplitJsonLines
 from rillet.operators.split_lines import MAX_LINE
 from rillet.operators.value import value
 
 from .answer import Answer
 from .protocols import find_protocol
 
-Framing: TypeAlias = tuple[DecodeUtf8 | SplitFrames | FrameSse, *tuple[Stage[str, Any], ...]]
+Framing: TypeAlias = SplitFrames | FrameJsonLines | FrameSse[DataEvent]
 
 
 @value
@@ -67,11 +68,10 @@ class DeltaChain(Chain[bytes, Delta]):
     ) -> None:
         wire = find_protocol(protocol)
         self._answer = Answer()
-        self._framing = _framing(wire, limits, eof)
-        self._frame: Stage[bytes, Any] = Chain(*self._framing) if len(self._framing) > 1 else self._framing[0]
+        self._frame = _framing(wire, limits, eof)
         self._decode = DecodeDeltas(wire, extras=extras)
         self._assemble = AssembleTools(max_args=limits.max_args)
-        self._require = RequireDone()
+        self._require = RequireDone(self._assemble.open)
         super().__init__(self._frame, self._decode, self._assemble, self._require)
 
     @property
@@ -96,9 +96,11 @@ class DeltaChain(Chain[bytes, Delta]):
         fault = own or fault
         if not only_passing(deltas):
             deltas, malformed = self._assemble.take(deltas)
-            deltas, unclosed = self._require.take(deltas)
-            self.closed = self._require.closed
-            fault = None if self.closed else unclosed or malformed or fault
+            fault = malformed or fault
+            if deltas and deltas[-1].__class__ is Done:  # nothing is decoded after it
+                deltas, unclosed = self._require.take(deltas)
+                self.closed = self._require.closed
+                fault = None if self.closed else unclosed or fault
         self._answer.extend(deltas)
         return (deltas, None) if fault is None else (deltas, self._told(fault))
 
@@ -122,25 +124,24 @@ class DeltaChain(Chain[bytes, Delta]):
         if isinstance(error, StreamError):
             error.partial = self.messages
             error.retry_safe = self._answer.is_empty
-            error.bytes_seen = self._framing[0].bytes_seen
+            error.bytes_seen = self._frame.bytes_seen
         return error
 
 
 def _framing(wire: WireProtocol, limits: Limits, eof: Literal["discard", "dispatch"]) -> Framing:
-    """The stages from bytes to events; the first counts the bytes."""
+    """The stage from bytes to events."""
     if wire.framing == "eventstream":
-        return (SplitFrames(max_frame=limits.max_event, max_bytes=limits.max_bytes),)
+        return SplitFrames(max_frame=limits.max_event, max_bytes=limits.max_bytes)
     if wire.framing == "ndjson":
-        return DecodeUtf8(max_bytes=limits.max_bytes), SplitJsonLines(max_line=limits.max_line)
-    return (
-        FrameSse(
-            max_bytes=limits.max_bytes,
-            max_line=limits.max_line,
-            max_event=limits.max_event,
-            eof="dispatch" if wire.ends_with_stream else eof,
-            stray="dispatch",
-            half="fail",
-        ),
+        return FrameJsonLines(max_bytes=limits.max_bytes, max_line=limits.max_line)
+    return FrameSse(
+        DataEvent,
+        max_bytes=limits.max_bytes,
+        max_line=limits.max_line,
+        max_event=limits.max_event,
+        eof="dispatch" if wire.ends_with_stream else eof,
+        stray="dispatch",
+        half="fail",
     )
 
 

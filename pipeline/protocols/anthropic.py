@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from rillet.operators import (
@@ -57,18 +58,18 @@ class AnthropicDecoder:
         self._whole_inputs: dict[int, str] = {}
         self._usage: dict[str, Any] = {}
         self._template = TextTemplate()
+        self.glance = self._template.read
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
-        if (piece := self._template.read(event.data)) is not None:
-            return (piece,)
         data = event.data.strip()
         if not data or data == DONE:  # a gateway's, after message_stop or alone
             return ()
         payload = load_object(data)
         match payload.get("type") or event.event:
             case "content_block_delta":
-                return self._block_delta(payload, event.data)
+                return self._block_delta(payload, event)
             case "content_block_start":
+                self._template.forget()  # the place of a call may be taken by a block of another kind
                 return self._block_start(payload, data)
             case "content_block_stop":
                 return self._block_stop(payload)
@@ -129,28 +130,29 @@ class AnthropicDecoder:
             case _:
                 yield from self._extra(kind, payload)
 
-    def _block_delta(self, payload: dict[str, Any], data: str) -> Iterable[Delta]:
+    def _block_delta(self, payload: dict[str, Any], event: WireEvent) -> Iterable[Delta]:
         index = required_index(payload, "index")
         delta = object_in(payload.get("delta"), "delta")
         match required_text(delta, "type"):
             case "input_json_delta" if index not in self._others:
-                return self._calls.add(index, required_text(delta, "partial_json"))
+                args = required_text(delta, "partial_json")
+                self._template.learn(event, "partial_json", args, partial(self._calls.go_on, index))
+                return self._calls.add(index, args)
             case "text_delta":
-                return self._say(TextDelta, "text", delta, data)
+                return self._say(TextDelta, "text", delta, event)
             case "thinking_delta":
-                return self._say(ReasoningDelta, "thinking", delta, data)
+                return self._say(ReasoningDelta, "thinking", delta, event)
             case kind:  # among them, the arguments of tools that the provider runs itself
                 return self._extra(kind, payload)
 
     def _say(
-        self, kind: type[TextDelta | ReasoningDelta], key: str, delta: dict[str, Any], data: str
+        self, kind: type[TextDelta | ReasoningDelta], key: str, delta: dict[str, Any], event: WireEvent
     ) -> Iterable[Delta]:
         text = required_text(delta, key)
         if not text:
             return ()
-        piece = kind(text)
-        self._template.learn(data, key, piece)
-        return (piece,)
+        self._template.learn(event, key, text, kind)
+        return (kind(text),)
 
     def _block_stop(self, payload: dict[str, Any]) -> Iterator[Delta]:
         index = required_index(payload, "index")

@@ -34,7 +34,9 @@ class BedrockInvokeDecoder:
             data = base64.b64decode(encoded, validate=True).decode()
         except ValueError as error:
             raise MalformedPayload("holds bytes that are no base64 of UTF-8") from error
-        return self._model.decode(ServerSentEvent("message", data))
+        inner = ServerSentEvent("message", data)
+        delta = self._model.glance(inner)
+        return self._model.decode(inner) if delta is None else (delta,)
 
     def finish(self) -> Iterable[Delta]:
         return self._model.finish()

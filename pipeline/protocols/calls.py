@@ -63,6 +63,10 @@ class Calls:
         self._open[index] = True
         return (ToolCallDelta(index, args, self._choice),)
 
+    def go_on(self, index: int, args: str) -> ToolCallDelta | None:
+        """One more fragment, which is not empty, of a call that has some; None where the call is not open."""
+        return ToolCallDelta(index, args, self._choice) if index in self._open else None
+
     def end(self, index: int) -> ToolCallEnd:
         """The call closes.
 

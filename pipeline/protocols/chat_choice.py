@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rillet.operators import Delta, Finish, FinishReason, ReasoningDelta, RefusalDelta, TextDelta
+from rillet.operators import Delta, Finish, FinishReason, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta
 from rillet.operators.errors import MalformedPayload
 
 from .chat_call import Call
@@ -50,13 +50,20 @@ class Choice:
         """Whether its finish reason can be believed."""
         return bool(self._raw_reason) and not self._spoke_after_reason
 
-    def go_on(self, entry: Any) -> Delta | None:
+    def go_on(self, entry: Any) -> ToolCallDelta | None:
         """What an entry of `tool_calls` gives that is one more fragment; None where it takes `call` to tell."""
         wire, function = entry.get("index"), entry.get("function")
         if type(wire) is not int or function.__class__ is not dict or entry.get("id", "") not in _NONE:
             return None
-        call, args = self._by_wire.get(wire), function.get("arguments")
-        if call is None or type(args) is not str or not args or function.get("name", "") not in _NONE:
+        args = function.get("arguments")
+        if type(args) is not str or not args or function.get("name", "") not in _NONE:
+            return None
+        return self.add(wire, args)
+
+    def add(self, wire: int, args: str) -> ToolCallDelta | None:
+        """What a fragment gives that is for the call with that index and not empty; None where it takes `call`."""
+        call = self._by_wire.get(wire)
+        if call is None:
             return None
         delta = call.go_on(args)
         if delta is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from rillet.operators import (
@@ -49,25 +50,24 @@ class CohereDecoder:
         self._extras = extras
         self._calls = Calls()
         self._template = TextTemplate()
+        self.glance = self._template.read
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
-        if (piece := self._template.read(event.data)) is not None:
-            return (piece,)
         data = event.data.strip()
         if not data or data == DONE:
             return ()
         payload = load_object(data)
         match payload.get("type") or event.event:
             case "content-start" | "content-delta":
-                return self._content(_message(payload), event.data)
+                return self._content(_message(payload), event)
             case "tool-call-start":
                 return self._start(payload)
             case "tool-call-delta":
                 call = object_in(_message(payload).get("tool_calls"), "tool call")
-                return self._calls.add(
-                    required_index(payload, "index"),
-                    required_text(object_in(call["function"], "function"), "arguments"),
-                )
+                index = required_index(payload, "index")
+                args = required_text(object_in(call["function"], "function"), "arguments")
+                self._template.learn(event, "arguments", args, partial(self._calls.go_on, index))
+                return self._calls.add(index, args)
             case "tool-call-end":
                 return (self._calls.end(required_index(payload, "index")),)
             case "message-end":
@@ -86,7 +86,7 @@ class CohereDecoder:
     def finish(self) -> Iterable[Delta]:
         return ()
 
-    def _content(self, message: dict[str, Any], data: str) -> Sequence[Delta]:
+    def _content(self, message: dict[str, Any], event: WireEvent) -> Sequence[Delta]:
         content = object_in(message.get("content"), "content")
         thinking, text = text_in(content.get("thinking"), "thinking"), text_in(content.get("text"), "text")
         pieces: list[TextDelta | ReasoningDelta] = []
@@ -95,7 +95,7 @@ class CohereDecoder:
         if text:
             pieces.append(TextDelta(text))
         if len(pieces) == 1:
-            self._template.learn(data, "text" if text else "thinking", pieces[0])
+            self._template.learn(event, "text" if text else "thinking", text or thinking, type(pieces[0]))
         return pieces
 
     def _start(self, payload: dict[str, Any]) -> Iterator[Delta]:

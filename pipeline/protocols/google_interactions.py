@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from rillet.operators import (
@@ -52,19 +53,19 @@ class GoogleInteractionsDecoder:
         self._others: set[int] = set()  # the steps that are no calls
         self._whole_args: dict[int, str] = {}
         self._template = TextTemplate()
+        self.glance = self._template.read
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
-        if (piece := self._template.read(event.data)) is not None:
-            return (piece,)
         data = event.data.strip()
         if not data or data == DONE:
             return ()
         payload = load_object(data)
         match payload.get("event_type") or event.event:
             case "step.start":
+                self._template.forget()  # the place of a call may be taken by a step of another kind
                 return self._start(payload, data)
             case "step.delta":
-                return self._delta(payload, event.data)
+                return self._delta(payload, event)
             case "step.stop":
                 return self._stop(payload)
             case "interaction.completed":
@@ -95,26 +96,27 @@ class GoogleInteractionsDecoder:
         if self._extras and step["type"] not in ("thought", "model_output"):
             yield ProviderEvent(step["type"], payload)
 
-    def _delta(self, payload: dict[str, Any], data: str) -> Iterable[Delta]:
+    def _delta(self, payload: dict[str, Any], event: WireEvent) -> Iterable[Delta]:
         index = required_index(payload, "index")
         delta = object_in(payload.get("delta"), "delta")
         match required_text(delta, "type"):
             case "text":
-                return self._say(TextDelta, required_text(delta, "text"), data)
+                return self._say(TextDelta, required_text(delta, "text"), event)
             case "thought_summary":
                 text = text_in(object_in(delta.get("content"), "content").get("text"), "text")
-                return self._say(ReasoningDelta, text, data)
+                return self._say(ReasoningDelta, text, event)
             case "arguments_delta" if index not in self._others:
-                return self._calls.add(index, required_text(delta, "arguments"))
+                args = required_text(delta, "arguments")
+                self._template.learn(event, "arguments", args, partial(self._calls.go_on, index))
+                return self._calls.add(index, args)
             case kind:
                 return (ProviderEvent(kind, payload),) if self._extras else ()
 
-    def _say(self, kind: type[TextDelta | ReasoningDelta], text: str, data: str) -> Iterable[Delta]:
+    def _say(self, kind: type[TextDelta | ReasoningDelta], text: str, event: WireEvent) -> Iterable[Delta]:
         if not text:
             return ()
-        piece = kind(text)
-        self._template.learn(data, "text", piece)
-        return (piece,)
+        self._template.learn(event, "text", text, kind)
+        return (kind(text),)
 
     def _stop(self, payload: dict[str, Any]) -> Iterator[Delta]:
         index = required_index(payload, "index")

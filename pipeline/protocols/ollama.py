@@ -38,20 +38,18 @@ class OllamaDecoder:
     def __init__(self, extras: bool = False) -> None:
         self._calls = Calls()
         self._template = TextTemplate("created_at")
+        self.glance = self._template.read
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
-        piece = self._template.read(event.data)
-        if piece is not None:
-            return (piece,)
         payload = load_object(event.data)
         if error := payload.get("error"):
             raise provider_error(error, payload)
-        return self._read(payload, event.data)
+        return self._read(payload, event)
 
     def finish(self) -> Iterable[Delta]:
         return ()
 
-    def _read(self, payload: dict[str, Any], data: str) -> Iterator[Delta]:
+    def _read(self, payload: dict[str, Any], event: WireEvent) -> Iterator[Delta]:
         message = object_in(payload.get("message"), "message")
         if thinking := text_in(message.get("thinking") or payload.get("thinking"), "thinking"):
             yield ReasoningDelta(thinking)
@@ -59,11 +57,11 @@ class OllamaDecoder:
             yield TextDelta(text)
         if bool(text) != bool(thinking) and payload.get("done") is False and "tool_calls" not in message:
             if text:
-                self._template.learn(data, "content" if message.get("content") else "response", TextDelta(text))
+                self._template.learn(event, "content" if message.get("content") else "response", text, TextDelta)
             else:
-                self._template.learn(data, "thinking", ReasoningDelta(thinking))
+                self._template.learn(event, "thinking", thinking, ReasoningDelta)
         if message.get("tool_calls"):
-            for entry in list_in(load_exactly(data)["message"]["tool_calls"]):
+            for entry in list_in(load_exactly(event.data)["message"]["tool_calls"]):
                 call = object_in(entry, "tool call")
                 function = object_in(call.get("function"), "function")
                 args = function["arguments"]  # always there, if empty

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import orjson
@@ -60,17 +61,14 @@ class OpenAIChatDecoder:
         self._failed = False
         self._is_foreign = False  # whether there was an event without choices before any choice
         self._template = TextTemplate()
-        self._speaker: Choice | None = None  # whose text the template has
+        self.glance = self._template.read
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
-        data, speaker, is_error = event.data, self._speaker, event.event == "error"
-        if speaker is not None and not speaker.has_reason and not is_error and (delta := self._template.read(data)):
-            return (delta,)
         try:
-            payload = orjson.loads(data)
+            payload = orjson.loads(event.data)
         except orjson.JSONDecodeError:
             return self._not_json(event)
-        piece = None if is_error else self._piece(payload, data)
+        piece = None if event.event == "error" else self._piece(payload, event)
         return self._read(payload, event) if piece is None else (piece,)
 
     def finish(self) -> Iterable[Delta]:
@@ -78,7 +76,7 @@ class OpenAIChatDecoder:
             return self._end(by_marker=False)
         return ()
 
-    def _piece(self, payload: Any, data: str) -> Delta | None:
+    def _piece(self, payload: Any, event: WireEvent) -> Delta | None:
         """What the commonest event gives, in which a choice that is known says one thing; None for any other event."""
         choices = payload.get("choices")
         if not choices or len(choices) != 1 or payload.get("usage") or "error" in payload or "x_groq" in payload:
@@ -94,14 +92,20 @@ class OpenAIChatDecoder:
         value: Any = delta.get(key)
         if key == "tool_calls":
             is_one = value.__class__ is list and len(value) == 1 and value[0].__class__ is dict
-            return choice.go_on(value[0]) if is_one else None
+            return self._go_on(choice, value[0], event) if is_one else None
         if type(value) is not str or not value or key not in _TEXTS:
             return None
         choice.spoke = True
-        piece = _TEXTS[key](value, choice.number)
-        if len(self._choices) == 1 and self._template.learn(data, key, piece):
-            self._speaker = choice
-        return piece
+        kind = _TEXTS[key]
+        if len(self._choices) == 1:
+            self._template.learn(event, key, value, partial(kind, choice=choice.number) if choice.number else kind)
+        return kind(value, choice.number)
+
+    def _go_on(self, choice: Choice, entry: Any, event: WireEvent) -> Delta | None:
+        delta = choice.go_on(entry)
+        if delta is not None and len(self._choices) == 1:
+            self._template.learn(event, "arguments", delta.args, partial(choice.add, entry["index"]))
+        return delta
 
     def _not_json(self, event: WireEvent) -> Iterable[Delta]:
         data = event.data.strip()
@@ -118,6 +122,7 @@ class OpenAIChatDecoder:
         raise MalformedPayload("is not JSON")
 
     def _read(self, payload: dict[str, Any], event: WireEvent) -> Iterator[Delta]:
+        self._template.forget()  # a choice may come or end, and a call
         if _object_arguments.search(event.data):
             payload = load_exactly(event.data)
         for choice in payload.get("choices") or ():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from rillet.operators import Delta, Done, Finish, TextDelta, WireEvent, WireProtocol
@@ -37,12 +38,9 @@ class OpenAICompletionsDecoder:
     def __init__(self, extras: bool = False) -> None:
         self._finished: dict[int, bool] = {}
         self._template = TextTemplate()
-        self._speaks = False  # whether the template's choice has spoken last and has no reason
+        self.glance = self._template.read
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
-        # An event like one that was read says nothing new but its text, unless a reason has come meanwhile.
-        if self._speaks and event.event != "error" and (piece := self._template.read(event.data)) is not None:
-            return (piece,)
         data = event.data.strip()
         if data == DONE:
             return (Done(),)
@@ -64,11 +62,11 @@ class OpenAICompletionsDecoder:
                 self._finished[number] = False
             if text := text_in(choice.get("text"), "text"):
                 self._finished[number] = False  # a reason that more text follows was none
-                piece = TextDelta(text, number)
-                self._speaks = self._template.learn(event.data, "text", piece)
-                yield piece
+                self._template.learn(event, "text", text, partial(TextDelta, choice=number) if number else TextDelta)
+                yield TextDelta(text, number)
             if reason := text_in(choice.get("finish_reason"), "finish_reason"):
-                self._finished[number], self._speaks = True, False
+                self._finished[number] = True
+                self._template.forget()  # more text would take the reason back
                 yield Finish(finish_reason(reason), reason, number)
         if usage := object_in(payload.get("usage"), "usage"):
             yield usage_of(usage, "prompt_tokens", "completion_tokens", "total_tokens")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from rillet.operators import (
@@ -15,6 +16,7 @@ from rillet.operators import (
     ReasoningDelta,
     RefusalDelta,
     TextDelta,
+    ToolCallDelta,
     WireEvent,
     WireProtocol,
 )
@@ -65,24 +67,26 @@ class OpenAIResponsesDecoder:
         self._heard: set[tuple[str, object, object]] = set()
         self._refused = False
         self._template = TextTemplate("sequence_number", "item_id")
+        self.glance = self._template.read
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
-        if (piece := self._template.read(event.data)) is not None:
-            return (piece,)
         data = event.data.strip()
         if not data or data == DONE:
             return ()
         payload = load_object(data)
         kind = payload.get("type") or event.event
         if kind == "response.function_call_arguments.delta":
-            return self._add(required_index(payload, "output_index"), required_text(payload, "delta"))
+            index, args = required_index(payload, "output_index"), required_text(payload, "delta")
+            if index not in self._raw_text:
+                self._template.learn(event, "delta", args, partial(self._go_on, index))
+            return self._add(index, args)
         if type(kind) is not str or kind == "message":
             if payload.get("error"):
                 raise provider_error(payload["error"], payload)
             raise MalformedPayload("has no type")
         stem, _, step = kind.rpartition(".")
         if stem in _TEXTS and step == "delta":
-            return self._text_delta(stem, payload, event.data)
+            return self._text_delta(stem, payload, event)
         if stem in _TEXTS and step == "done":
             return self._text_done(stem, payload)
         return self._other(kind, payload)
@@ -90,12 +94,11 @@ class OpenAIResponsesDecoder:
     def finish(self) -> Iterable[Delta]:
         return ()
 
-    def _text_delta(self, stem: str, payload: dict[str, Any], data: str) -> Iterable[Delta]:
+    def _text_delta(self, stem: str, payload: dict[str, Any], event: WireEvent) -> Iterable[Delta]:
         self._heard.add(_place(stem, payload))
         pieces = self._say(stem, required_text(payload, "delta"))
         for piece in pieces:
-            if not isinstance(piece, RefusalDelta):
-                self._template.learn(data, "delta", piece)
+            self._template.learn(event, "delta", piece.text, type(piece))
         return pieces
 
     def _text_done(self, stem: str, payload: dict[str, Any]) -> Iterable[Delta]:
@@ -155,6 +158,12 @@ class OpenAIResponsesDecoder:
         if fragment:
             self._args[index].append(fragment)
         return self._calls.add(index, self._as_json(index, fragment))
+
+    def _go_on(self, index: int, fragment: str) -> ToolCallDelta | None:
+        delta = self._calls.go_on(index, fragment)
+        if delta is not None:
+            self._args[index].append(fragment)
+        return delta
 
     def _as_json(self, index: int, fragment: str) -> str:
         return json.dumps(fragment, ensure_ascii=False)[1:-1] if index in self._raw_text else fragment

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from rillet.operators import (
@@ -35,11 +36,10 @@ class PlainDecoder:
         self._extras = extras
         self._open: set[int] = set()
         self._template = TextTemplate()
+        self.glance = self._template.read
         self._is_known = self._is_foreign = False  # whether there was an event of this dialect, or of another
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
-        if event.event != "error" and (piece := self._template.read(event.data)) is not None:
-            return (piece,)
         data = event.data.strip()
         if data == DONE:
             if self._is_foreign and not self._is_known:
@@ -55,12 +55,13 @@ class PlainDecoder:
         match payload.get("type"):
             case "text":
                 text = text_in(payload["delta"], "delta")
-                return self._say(text, event.data) if text else ()
+                return self._say(text, event) if text else ()
             case "tool_call_start":
                 return (self._start(payload),)
             case "tool_call_delta":
                 args = text_in(payload["args"], "args")
                 index = self._opened(payload)
+                self._template.learn(event, "args", args, partial(self._go_on, index))
                 return (ToolCallDelta(index, args),) if args else ()
             case "tool_call_end":
                 index = self._opened(payload)
@@ -74,10 +75,9 @@ class PlainDecoder:
     def finish(self) -> Iterable[Delta]:
         return ()
 
-    def _say(self, text: str, data: str) -> Iterable[Delta]:
-        piece = TextDelta(text)
-        self._template.learn(data, "delta", piece)
-        return (piece,)
+    def _say(self, text: str, event: WireEvent) -> Iterable[Delta]:
+        self._template.learn(event, "delta", text, TextDelta)
+        return (TextDelta(text),)
 
     def _start(self, payload: dict[str, Any]) -> ToolCallStart:
         index = _index(payload)
@@ -88,6 +88,9 @@ class PlainDecoder:
         if not name:
             raise MalformedPayload(f"starts tool call {index} without a name")
         return ToolCallStart(index, text_in(payload.get("id"), "id"), name)
+
+    def _go_on(self, index: int, args: str) -> ToolCallDelta | None:
+        return ToolCallDelta(index, args) if index in self._open else None
 
     def _opened(self, payload: dict[str, Any]) -> int:
         index = _index(payload)

@@ -1,17 +1,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import reactivex
+from hypothesis import given
+from hypothesis import strategies as st
 from reactivex import Subject
 from reactivex import operators as ops
 from reactivex.testing import ReactiveTest, TestScheduler
 from reactivex.testing.subscription import Subscription
 
-from rillet.operators import Delta, Done, Finish, TextDelta, ToolCallDelta, ToolCallEnd, ToolCallStart, require_done
+from rillet.operators import (
+    Chain,
+    Delta,
+    Done,
+    Finish,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    require_done,
+)
+from rillet.operators.assemble_tools import AssembleTools
 from rillet.operators.errors import TruncatedStream, UnclosedToolCall
+from rillet.operators.require_done import RequireDone
+from rillet.operators.stage import collected
 
 Run = Callable[..., tuple[list[Any], Any]]
 
@@ -80,3 +96,15 @@ def test_an_error_before_done_is_passed_on(run: Run) -> None:
     fault = OSError("reset")
     broken = ops.concat(reactivex.throw(fault))
     assert run(reactivex.compose(broken, require_done()), [TextDelta("a")]) == ([TextDelta("a")], fault)
+
+
+@given(st.lists(st.sampled_from([*CALL, TextDelta("a"), Done()]), max_size=6))
+def test_calls_that_the_stage_before_keeps_give_the_same_verdict(deltas: list[Delta]) -> None:
+    verdicts: list[tuple[list[Delta], str]] = []
+    for shared in (True, False):
+        assemble = AssembleTools()
+        chain: Chain[Delta, Delta] = Chain(assemble, RequireDone(assemble.open if shared else None))
+        items, fault = collected(partial(chain.feed, deltas))
+        last, end = ([], None) if fault or chain.closed else collected(chain.finish)
+        verdicts.append(([*items, *last], f"{fault!r} {end!r} {getattr(fault, 'args_text', '')}"))
+    assert verdicts[0] == verdicts[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -10,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rillet.operators import Delta, ServerSentEvent
-from rillet.operators.decode_deltas import SHAPE_ERRORS
-from rillet.operators.errors import MalformedPayload, StreamError
+from rillet.operators import Delta, ServerSentEvent, TextDelta, ToolCallDelta, WireEvent
+from rillet.operators.decode_deltas import DecodeDeltas, GlancingDecoder
+from rillet.operators.stage import collected
 from rillet.pipeline.protocols import PROTOCOLS
 from rillet.pipeline.protocols.chat_choice import Choice
 from rillet.pipeline.protocols.gemini import GeminiDecoder
@@ -22,7 +23,7 @@ from rillet.pipeline.protocols.text_template import TextTemplate
 Outcome = tuple[list[Delta], type[Exception] | None]
 
 texts = st.sampled_from(["a", "Hi there", "é 漢🚀", '"', "\\", "\n", "\u2028", "", '","x":"', '"}'])
-odd = st.sampled_from([None, "", 0, 5, True, [], {}, ["x"], {"text": "x"}])
+odd = st.sampled_from([None, "", 0, 5, True, [], {}, ["x"], {"text": "x"}, "\ud800"])
 
 
 def mostly(common: Any, rare: Any) -> Any:
@@ -87,14 +88,25 @@ anthropic_deltas = (
     | st.builds(lambda args: {"type": "input_json_delta", "partial_json": args}, rarely_odd)
     | odd
 )
-anthropic = st.builds(
-    lambda index, delta: {"type": "content_block_delta", "index": index, "delta": delta},
-    mostly(counts, odd),
-    mostly(anthropic_deltas, odd),
-) | st.builds(
-    lambda index, kind: {"type": kind, "index": index, "content_block": {"type": "tool_use", "id": "t", "name": "f"}},
-    counts,
-    st.sampled_from(["content_block_start", "content_block_stop"]),
+anthropic = (
+    st.builds(
+        lambda index, delta: {"type": "content_block_delta", "index": index, "delta": delta},
+        mostly(counts, odd),
+        mostly(anthropic_deltas, odd),
+    )
+    | st.builds(
+        lambda index, kind: {
+            "type": kind,
+            "index": index,
+            "content_block": {"type": "tool_use", "id": "t", "name": "f"},
+        },
+        counts,
+        st.sampled_from(["content_block_start", "content_block_stop"]),
+    )
+    | st.builds(
+        lambda index: {"type": "content_block_start", "index": index, "content_block": {"type": "server_tool_use"}},
+        counts,
+    )
 )
 responses = st.builds(
     lambda kind, number, item, output, part, text: {
@@ -122,6 +134,25 @@ responses = st.builds(
     st.sampled_from([0, 0, 1]),
     rarely_odd,
 )
+
+
+def a_function(text: str) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": "c", "name": "f", "arguments": text}
+
+
+responses |= st.builds(
+    lambda kind, index, text: {"type": kind, "output_index": index, "delta": text, "item": a_function(text)},
+    st.sampled_from(
+        [
+            "response.function_call_arguments.delta",
+            "response.function_call_arguments.delta",
+            "response.output_item.added",
+            "response.output_item.done",
+        ]
+    ),
+    st.integers(0, 1),
+    texts,
+)
 parts = st.lists(
     optional(text=rarely_odd, thought=st.booleans(), functionCall=mostly(st.none(), st.just({"name": "f"}))), max_size=2
 )
@@ -143,12 +174,28 @@ cohere = st.builds(
     st.sampled_from(["content-delta", "content-delta", "content-start", "content-end"]),
     st.builds(lambda text: {"text": text}, rarely_odd) | st.builds(lambda text: {"thinking": text}, rarely_odd) | odd,
 )
+cohere |= st.builds(
+    lambda kind, index, text: {
+        "type": kind,
+        "index": index,
+        "delta": {"message": {"tool_calls": {"id": "c", "function": {"name": "f", "arguments": text}}}},
+    },
+    st.sampled_from(["tool-call-delta", "tool-call-delta", "tool-call-start", "tool-call-end"]),
+    st.integers(0, 1),
+    rarely_odd,
+)
 interactions = st.builds(
     lambda index, delta: {"event_type": "step.delta", "index": index, "delta": delta},
     mostly(counts, odd),
     st.builds(lambda text: {"type": "text", "text": text}, rarely_odd)
     | st.builds(lambda text: {"type": "thought_summary", "content": {"text": text}}, rarely_odd)
+    | st.builds(lambda text: {"type": "arguments_delta", "arguments": text}, rarely_odd)
     | odd,
+) | st.builds(
+    lambda kind, index, step: {"event_type": kind, "index": index, "step": {"type": step, "id": "c", "name": "f"}},
+    st.sampled_from(["step.start", "step.stop"]),
+    st.integers(0, 1),
+    st.sampled_from(["function_call", "function_call", "thought"]),
 )
 ollama = st.builds(
     lambda created, message, done: {"model": "m", "created_at": created, "message": message, "done": done},
@@ -157,6 +204,12 @@ ollama = st.builds(
     mostly(st.just(False), st.sampled_from([True, None])),
 ) | st.builds(lambda text: {"created_at": "now", "response": text, "done": False}, rarely_odd)
 plain = st.builds(lambda kind, text: {"type": kind, "delta": text}, st.sampled_from(["text", "text", "x"]), rarely_odd)
+plain |= st.builds(
+    lambda kind, index, text: {"type": kind, "index": index, "name": "f", "args": text},
+    st.sampled_from(["tool_call_delta", "tool_call_delta", "tool_call_start", "tool_call_end"]),
+    st.integers(0, 1),
+    rarely_odd,
+)
 
 EVENTS: dict[str, Any] = {
     "openai-chat": chat,
@@ -169,28 +222,43 @@ EVENTS: dict[str, Any] = {
     "ollama": ollama,
     "plain": plain,
 }
+# What opens call 0: without one, no fragment of arguments gets anywhere.
+OPENINGS: dict[str, Any] = {
+    "openai-chat": {
+        "choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f"}}]}}]
+    },
+    "openai-responses": {"type": "response.output_item.added", "output_index": 0, "item": a_function("")},
+    "anthropic": {
+        "type": "content_block_start",
+        "index": 0,
+        "content_block": {"type": "tool_use", "id": "t", "name": "f"},
+    },
+    "google-interactions": {"event_type": "step.start", "index": 0, "step": {"type": "function_call", "name": "f"}},
+    "cohere": {
+        "type": "tool-call-start",
+        "index": 0,
+        "delta": {"message": {"tool_calls": {"id": "c", "function": {"name": "f"}}}},
+    },
+    "plain": {"type": "tool_call_start", "index": 0, "id": "c", "name": "f"},
+}
 types = mostly(st.just("message"), st.sampled_from(["error", "content_block_delta"]))
 
 
 class Unlearnt(TextTemplate):
     """A template that learns nothing."""
 
-    def learn(self, data: str, key: str, delta: Any) -> bool:
+    def learn(self, event: WireEvent, key: str, text: str, make: Any) -> bool:
         return False
 
 
 def outcome(protocol: str, events: list[tuple[str, str]]) -> Outcome:
     """The deltas, event by event, and the fault."""
-    decoder, deltas = PROTOCOLS[protocol].decoder(False), list[Delta]()
-    try:
-        for kind, data in events:
-            deltas += decoder.decode(ServerSentEvent(kind, data))
-        deltas += decoder.finish()
-    except StreamError as error:
-        return deltas, type(error)
-    except SHAPE_ERRORS:
-        return deltas, MalformedPayload
-    return deltas, None
+    stage = DecodeDeltas(PROTOCOLS[protocol])
+    deltas, fault = stage.take([ServerSentEvent(kind, data) for kind, data in events])
+    last: Sequence[Delta] = ()
+    if fault is None:
+        last, fault = collected(stage.finish)
+    return [*deltas, *last], fault and type(fault)
 
 
 def both_ways(protocol: str, events: list[tuple[str, str]]) -> tuple[Outcome, Outcome]:
@@ -210,10 +278,13 @@ def both_ways(protocol: str, events: list[tuple[str, str]]) -> tuple[Outcome, Ou
 @given(data=st.data())
 @settings(max_examples=200)
 def test_the_short_ways_are_the_plain_one(protocol: str, data: st.DataObject) -> None:
-    payloads = data.draw(st.lists(EVENTS[protocol], max_size=10))
+    opening = [OPENINGS[protocol]] if protocol in OPENINGS and data.draw(st.booleans()) else []
+    payloads = opening + data.draw(st.lists(EVENTS[protocol], max_size=10))
     separators, ascii_only = data.draw(st.sampled_from([(",", ":"), (", ", ": ")])), data.draw(st.booleans())
     # Twice the same event is the beginning of a short way.
-    payloads = [payload for payload in payloads for _ in range(data.draw(st.integers(1, 2)))]
+    payloads = [
+        payload for payload in payloads for _ in range(1 if payload in opening else data.draw(st.integers(1, 2)))
+    ]
     events = [
         (data.draw(types), json.dumps(payload, separators=separators, ensure_ascii=ascii_only)) for payload in payloads
     ]
@@ -226,20 +297,59 @@ def a_call(**entry: Any) -> str:
 
 
 SAID = '{"choices":[{"index":0,"delta":{"content":"%s"}%s}]}'
+END = ',"finish_reason":"tool_calls"'
+HALF = a_call(id="c1", function={"name": "f", "arguments": '{"a":'})
 HEAD = a_call(id="c1", function={"name": "f", "arguments": "{}"})
 
 
+GEMINI = '{"candidates":[{"index":0,"content":{"parts":[{"text":"%s"}]}%s}]}'
+REFUSAL = '{"type":"response.refusal.delta","output_index":0,"delta":"%s"}'
+BLOCK = '{"type":"content_block_start","index":0,"content_block":{"type":"%s","id":"t","name":"f"}}'
+FRAGMENT = '{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"%s"}}'
+STEP = '{"event_type":"step.start","index":0,"step":{"type":"%s","id":"t","name":"f"}}'
+ARGUMENTS = '{"event_type":"step.delta","index":0,"delta":{"type":"arguments_delta","arguments":"%s"}}'
+COMPLETION = '{"choices":[{"index":%d,"text":"%s","finish_reason":%s}]}'
+RESPONSE_CALL = '{"type":"response.output_item.added","output_index":0,"item":{"type":"%s","name":"f"}}'
+RESPONSE_FRAGMENT = '{"type":"response.function_call_arguments.delta","output_index":0,"delta":"%s"}'
+RESPONSE_WHOLE = '{"type":"response.function_call_arguments.done","output_index":0,"arguments":"%s"}'
+
+
 @pytest.mark.parametrize(
-    "events",
+    ("protocol", "events"),
     [
-        [HEAD, a_call(function={"name": "g", "arguments": "{}"})],
-        [HEAD, a_call(id="c2", function={"arguments": "{}"})],
-        [HEAD, a_call(function={"arguments": " "}), a_call(function={"arguments": "1"})],
-        [SAID % ("a", ""), SAID % ("b", ',"finish_reason":"stop"'), SAID % ("c", "")],
+        ("openai-chat", [HEAD, a_call(function={"name": "g", "arguments": "{}"})]),
+        ("openai-chat", [HEAD, a_call(id="c2", function={"arguments": "{}"})]),
+        ("openai-chat", [HEAD, *[a_call(function={"arguments": args}) for args in (" ", "1")]]),
+        ("openai-chat", [SAID % ("a", ""), SAID % ("b", ',"finish_reason":"stop"'), SAID % ("c", "")]),
+        ("openai-chat", [SAID % ("a", ""), SAID % ("a", ""), SAID % ("", ',"finish_reason":"stop"'), SAID % ("c", "")]),
+        ("openai-chat", [HALF, *[a_call(function={"arguments": args}) for args in ("1", "2", "}")], SAID % ("", END)]),
+        (
+            "openai-completions",
+            [COMPLETION % (0, "a", "null"), COMPLETION % (0, "", '"stop"'), COMPLETION % (0, "b", "null")],
+        ),
+        (
+            "openai-completions",
+            [COMPLETION % (0, "a", "null"), COMPLETION % (0, "b", '"stop"'), COMPLETION % (0, "b", "null")],
+        ),
+        ("openai-completions", [COMPLETION % (0, "a", '"stop"'), COMPLETION % (0, "b", '"stop"')]),
+        ("gemini", [GEMINI % ("a", ""), GEMINI % ("b", ',"finishReason":"STOP"')]),
+        ("gemini", [GEMINI % ("a", ""), GEMINI % ("b", ',"finishReason":"STOP"'), GEMINI % ("c", "")]),
+        ("openai-responses", [REFUSAL % "a", REFUSAL % "b", '{"type":"response.completed","response":{}}']),
+        (
+            "openai-responses",
+            [RESPONSE_CALL % "function_call", *[RESPONSE_FRAGMENT % n for n in "123"], RESPONSE_WHOLE % "123"],
+        ),
+        (
+            "openai-responses",
+            [RESPONSE_CALL % "function_call", *[RESPONSE_FRAGMENT % n for n in "123"], RESPONSE_WHOLE % "12"],
+        ),
+        ("openai-responses", [RESPONSE_CALL % "custom_tool_call", *[RESPONSE_FRAGMENT % n for n in ("a", '\\"')]]),
+        ("anthropic", [BLOCK % "tool_use", FRAGMENT % "1", BLOCK % "server_tool_use", FRAGMENT % "2"]),
+        ("google-interactions", [STEP % "function_call", ARGUMENTS % "1", STEP % "thought", ARGUMENTS % "2"]),
     ],
 )
-def test_what_only_looks_like_more_of_the_same(events: list[str]) -> None:
-    shortly, plainly = both_ways("openai-chat", [("message", data) for data in events])
+def test_what_only_looks_like_more_of_the_same(protocol: str, events: list[str]) -> None:
+    shortly, plainly = both_ways(protocol, [("message", data) for data in events])
     assert shortly == plainly
 
 
@@ -257,9 +367,43 @@ def test_every_template_is_of_use(protocol: str) -> None:
         "plain": '{"type":"text","delta":"%s"}',
     }[protocol]
     decoder = PROTOCOLS[protocol].decoder(False)
+    assert isinstance(decoder, GlancingDecoder)
     for text in ("a", "b"):
         list(decoder.decode(ServerSentEvent("message", event % text)))
-    template: TextTemplate = decoder._template  # type: ignore[attr-defined]
-    found = template.read(event.replace("2025", "2026").replace("7", "8").replace("   }", "}") % "c")
-    assert found is not None
-    assert found.text == "c"
+    event = event.replace("2025", "2026").replace("7", "8").replace("   }", "}")
+    assert decoder.glance(ServerSentEvent("message", event % "c")) == TextDelta("c")
+    assert decoder.glance(ServerSentEvent("message", event % 'd \\"é\\n\\u00e9')) == TextDelta('d "é\né')
+    assert decoder.glance(ServerSentEvent("message", event % "\\ud800")) is None
+    assert decoder.glance(ServerSentEvent("error", event % "c")) is None
+
+
+@pytest.mark.parametrize("protocol", OPENINGS)
+def test_every_template_is_of_use_for_arguments(protocol: str) -> None:
+    """And it is of none once the call is closed."""
+    event, end = {
+        "openai-chat": (a_call(function={"arguments": "%s"}), SAID % ("", ',"finish_reason":"stop"')),
+        "openai-responses": (
+            '{"type":"response.function_call_arguments.delta","output_index":0,"delta":"%s"}',
+            '{"type":"response.output_item.done","output_index":0,"item":{"type":"function_call"}}',
+        ),
+        "anthropic": (
+            '{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"%s"}}',
+            '{"type":"content_block_stop","index":0}',
+        ),
+        "google-interactions": (
+            '{"event_type":"step.delta","index":0,"delta":{"type":"arguments_delta","arguments":"%s"}}',
+            '{"event_type":"step.stop","index":0}',
+        ),
+        "cohere": (
+            '{"type":"tool-call-delta","index":0,"delta":{"message":{"tool_calls":{"function":{"arguments":"%s"}}}}}',
+            '{"type":"tool-call-end","index":0}',
+        ),
+        "plain": ('{"type":"tool_call_delta","index":0,"args":"%s"}', '{"type":"tool_call_end","index":0}'),
+    }[protocol]
+    decoder = PROTOCOLS[protocol].decoder(False)
+    assert isinstance(decoder, GlancingDecoder)
+    for data in (json.dumps(OPENINGS[protocol]), event % "{", event % " "):
+        list(decoder.decode(ServerSentEvent("message", data)))
+    assert decoder.glance(ServerSentEvent("message", event % "}")) == ToolCallDelta(0, "}")
+    list(decoder.decode(ServerSentEvent("message", end)))
+    assert decoder.glance(ServerSentEvent("message", event % "}")) is None

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rillet.operators import Delta, ReasoningDelta, ServerSentEvent, TextDelta
-from rillet.operators.errors import StreamError
+from rillet.operators import Delta, ServerSentEvent, TextDelta, WireEvent
+from rillet.operators.decode_deltas import DecodeDeltas
+from rillet.operators.stage import collected
 from rillet.pipeline.protocols import openai_chat
 from rillet.pipeline.protocols.text_template import TextTemplate
 
@@ -27,20 +28,25 @@ def chunk(text: str, filler: str | None, choice: int, finish: str | None) -> dic
     return {"id": "c", "choices": [delta], **({} if filler is None else {"obfuscation": filler})}
 
 
-def deltas_of(events: list[str]) -> tuple[list[Delta], type[StreamError] | None]:
-    decoder, deltas = openai_chat.OpenAIChatDecoder(), []
-    try:
-        for data in events:
-            deltas.extend(decoder.decode(ServerSentEvent("message", data)))
-        deltas.extend(decoder.finish())
-    except StreamError as error:
-        return deltas, type(error)
-    return deltas, None
+def deltas_of(events: list[str]) -> tuple[list[Delta], type[Exception] | None]:
+    stage = DecodeDeltas(openai_chat.OPENAI_CHAT)
+    deltas, fault = stage.take([ServerSentEvent("message", data) for data in events])
+    last, end = collected(stage.finish)
+    fault = fault or end
+    return [*deltas, *last], fault and type(fault)
 
 
 class Unlearnt(TextTemplate):
-    def learn(self, data: str, key: str, delta: TextDelta | ReasoningDelta) -> bool:
+    def learn(self, event: WireEvent, key: str, text: str, make: Any) -> bool:
         return False
+
+
+def learn(template: TextTemplate, data: str, key: str, text: str) -> bool:
+    return template.learn(ServerSentEvent("message", data), key, text, TextDelta)
+
+
+def read(template: TextTemplate, data: str) -> Delta | None:
+    return template.read(ServerSentEvent("message", data))
 
 
 @given(
@@ -63,18 +69,23 @@ EVENT = '{"id":"c","choices":[{"delta":{"content":"%s"}}],"usage":null}'
 PADDED = '{"content":"%s","obfuscation":"%s"}'
 
 
-@pytest.mark.parametrize("text", ["b", "longer than before", "é 漢", "{}[]:,"])
+@pytest.mark.parametrize("text", ["b", "longer than before", "é 漢", "{}[]:,", 'a "b"\n\\', "\u2028", "\\n"])
 def test_an_event_like_the_one_learnt_is_read(text: str) -> None:
     template = TextTemplate()
-    assert template.learn(EVENT % "a", "content", TextDelta("a"))
-    assert template.read(EVENT % text) == TextDelta(text)
+    assert learn(template, EVENT % "a", "content", "a")
+    for ascii_only in (False, True):
+        inside = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
+        assert read(template, EVENT % inside) == TextDelta(text)
 
 
 @pytest.mark.parametrize(
     "data",
     [
         EVENT % "",
-        EVENT % "a\\n",
+        EVENT % "a\\x",
+        EVENT % "a\\ud800",
+        EVENT % "a\\\n",
+        EVENT % "a\\",
         EVENT % 'a","more":"b',
         EVENT % "a" + " ",
         (EVENT % "a")[:-1],
@@ -85,30 +96,45 @@ def test_an_event_like_the_one_learnt_is_read(text: str) -> None:
 )
 def test_anything_else_is_not(data: str) -> None:
     template = TextTemplate()
-    assert template.learn(EVENT % "a", "content", TextDelta("a"))
-    assert template.read(data) is None
+    assert learn(template, EVENT % "a", "content", "a")
+    assert read(template, data) is None
 
 
 def test_a_filler_may_differ_and_nothing_behind_it() -> None:
     template = TextTemplate()
-    assert template.learn(PADDED % ("a", "xy"), "content", TextDelta("a"))
-    assert template.read(PADDED % ("b", "z")) == TextDelta("b")
-    assert template.read(PADDED % ("b", 'z","error":"1')) is None
+    assert learn(template, PADDED % ("a", "xy"), "content", "a")
+    assert read(template, PADDED % ("b", "z")) == TextDelta("b")
+    assert read(template, PADDED % ("b", 'z","error":"1')) is None
 
 
 @pytest.mark.parametrize("filler", ['"', "}", ""])
 def test_a_filler_that_is_cut_is_not_taken_for_one(filler: str) -> None:
     template = TextTemplate()
-    assert template.learn(PADDED % ("a", "xy"), "content", TextDelta("a"))
-    assert template.read('{"content":"b","obfuscation":"' + filler) is None
+    assert learn(template, PADDED % ("a", "xy"), "content", "a")
+    assert read(template, '{"content":"b","obfuscation":"' + filler) is None
 
 
-@pytest.mark.parametrize(("data", "text"), [(EVENT % '\\"', '"'), ('{"a":{"content":"x"},"content":"x"}', "x")])
+@pytest.mark.parametrize(
+    ("data", "text"), [(EVENT % "b", "a"), (EVENT % "", ""), ('{"a":{"content":"x"},"content":"x"}', "x")]
+)
 def test_what_can_not_be_told_apart_is_not_learnt(data: str, text: str) -> None:
-    assert not TextTemplate().learn(data, "content", TextDelta(text))
+    assert not learn(TextTemplate(), data, "content", text)
 
 
 def test_a_server_whose_events_all_differ_is_given_up() -> None:
     template = TextTemplate()
-    learnt = [template.learn(f'{{"id":{n},"content":"a"}}', "content", TextDelta("a")) for n in range(20)]
+    learnt = [learn(template, f'{{"id":{n},"content":"a"}}', "content", "a") for n in range(20)]
     assert learnt == [True] * 8 + [False] * 12
+
+
+def test_what_was_forgotten_is_not_read() -> None:
+    template = TextTemplate()
+    assert learn(template, EVENT % "a", "content", "a")
+    template.forget()
+    assert read(template, EVENT % "b") is None
+
+
+def test_an_event_of_another_type_is_not_read() -> None:
+    template = TextTemplate()
+    assert learn(template, EVENT % "a", "content", "a")
+    assert template.read(ServerSentEvent("error", EVENT % "b")) is None
