@@ -85,7 +85,7 @@ Streams of openai-chat, each event an HTTP chunk, from `benchmarks/server.py`, w
 that were rendered beforehand, on the other core. A run ends when all streams have, or when its time is over; what was
 handed on by then counts. "Deltas a second" is for each second of the client's core. The floor is aiohttp's
 `iter_any`, split, and orjson; `iterate` is `async for` with a window that slows the server down; `subscribe` has no
-queue. All streams that are read at once begin at once, so a first delta waits for the core, too. (The packages on Node
+queue. All streams that are read at once begin at once, so a first delta waits for the core, too; ≥ where some had none yet when the time was over. (The packages on Node
 take part in process only.)
 """
 
@@ -245,7 +245,7 @@ def http_tables(results: Results) -> Iterator[str]:
     memory = results["http"]["memory_kb"]
     for at_once, loads in results["http"]["at_once"].items():
         run = RUNS[int(at_once)]
-        yield f"**{at_once} at once**: {run.streams} streams of {run.events} events, for about {run.seconds:g} s at most:"
+        yield f"**{at_once} at once**: {run.streams} streams of {run.events} events, about {run.seconds:g} s at most:"
         head = ("who", "deltas a second", "CPU s a million", "first delta p50", "p99", "server's core")
         rows: list[tuple[str, ...]] = []
         for name in sorted(loads, key=lambda name: -median(loads[name]["deltas_per_cpu_second"])):
@@ -256,7 +256,7 @@ def http_tables(results: Results) -> Iterator[str]:
                     name,
                     spread(load["deltas_per_cpu_second"], 0),
                     million(median(load["deltas_per_cpu_second"])),
-                    f"{median(load['first_p50_ms']):,.1f} ms",
+                    f"{late}{median(load['first_p50_ms']):,.1f} ms",
                     f"{late}{median(load['first_p99_ms']):,.1f} ms",
                     f"{median(load['server_share']):.0%}",
                 )

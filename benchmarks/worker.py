@@ -176,7 +176,7 @@ async def under_load(client: Client, url: str, streams: int, at_once: int, secon
         "deltas": counted,
         "cpu": cpu,
         "wall": end - start,
-        "firsts": [(end if tally.first is None else tally.first) - tally.asked for tally in tallies],
+        "firsts": [tally.first - tally.asked for tally in tallies if tally.first is not None],
         "unanswered": sum(tally.first is None for tally in tallies),
         "unfinished": len(pending),
         "stuck": len(stuck),
