@@ -16,21 +16,34 @@ from inprocess import Rounds, Say, difference, turned
 from workers import HERE, OURS, Cores, Crew, Missing, Worker, python_worker, running_on, written
 
 STREAM = "openai-chat, text"
-STREAMS_OF = {1: 20, 50: 100, 500: 500}
-"""How many streams are read, by how many at once."""
 PATIENCE = 60.0
 MEMORY_SECONDS = 8.0
 
 Load = dict[str, Rounds]
 
 
-class Effort(NamedTuple):
-    """Events a stream, rounds, seconds that a run may take, how many streams at once."""
+class Run(NamedTuple):
+    """How many streams are read, of how many events, for how many seconds, and in how many rounds at most.
 
+    The time is looked at when what is at hand was read, and the slowest clients take long for that: the more streams,
+    the shorter.
+    """
+
+    streams: int
     events: int
-    rounds: int
     seconds: float
-    at_once: tuple[int, ...] = tuple(STREAMS_OF)
+    rounds: int
+
+
+RUNS = {1: Run(20, 500, 2, 5), 50: Run(100, 250, 2, 5), 500: Run(500, 100, 6, 2)}
+"""By how many streams are read at once."""
+
+
+class Effort(NamedTuple):
+    """How many rounds, and how many streams at once."""
+
+    rounds: int
+    at_once: tuple[int, ...] = tuple(RUNS)
 
 
 class Server:
@@ -61,23 +74,19 @@ def serving(path: str, core: int) -> Generator[Server]:
 
 def contest(crew: Crew, cores: Cores, effort: Effort, folder: Path, say: Say) -> dict[str, Any]:
     """What each client makes of it; they take turns."""
-    stream = fixtures.STREAMS[STREAM](effort.events)
-    path = written(stream, folder, "http")
-    with serving(path, cores.rest) as server:
-        clients = crew.clients()
-        verify(crew, clients, stream, server.url)
-        loads = {str(n): loaded(clients, server, n, effort, say) for n in effort.at_once}
-        say("memory of each stream")
-        modules = {name: module for module, it in crew.workers.items() for name in clients if it is clients[name]}
-        memory = {name: memory_of(modules[name], name, server.url, max(effort.at_once), cores) for name in clients}
-        solo = [drained(crew.workers[OURS], server, stream) for _ in range(effort.rounds)]
-    return {
-        "events": effort.events,
-        "seconds": effort.seconds,
-        "at_once": loads,
-        "memory_kb": memory,
-        "server_alone": solo,
-    }
+    clients = crew.clients()
+    modules = {name: module for module, it in crew.workers.items() for name in clients if it is clients[name]}
+    loads: dict[str, dict[str, Load]] = {}
+    for at_once in effort.at_once:
+        stream = fixtures.STREAMS[STREAM](RUNS[at_once].events)
+        with serving(written(stream, folder, f"http-{at_once}"), cores.rest) as server:
+            verify(crew, clients, stream, server.url)
+            loads[str(at_once)] = loaded(crew, clients, server, at_once, effort.rounds, say)
+            if at_once == max(effort.at_once):
+                say("memory of each stream")
+                memory = memories(crew, {name: modules[name] for name in clients}, server.url, at_once, cores)
+                alone = [drained(crew.workers[OURS], server, stream) for _ in range(effort.rounds)]
+    return {"at_once": loads, "memory_kb": memory, "server_alone": alone}
 
 
 def verify(crew: Crew, clients: dict[str, Worker], stream: Stream, url: str) -> None:
@@ -92,34 +101,57 @@ def verify(crew: Crew, clients: dict[str, Worker], stream: Stream, url: str) -> 
             clients.pop(name)
 
 
-def loaded(clients: Mapping[str, Worker], server: Server, at_once: int, effort: Effort, say: Say) -> dict[str, Load]:
-    """The figures of each client, round by round."""
+def loaded(
+    crew: Crew, clients: Mapping[str, Worker], server: Server, at_once: int, rounds: int, say: Say
+) -> dict[str, Load]:
+    """The figures of each client, round by round; without those that fail under this load."""
     loads: dict[str, Load] = {name: {} for name in clients}
-    for round_ in range(effort.rounds):
-        say(f"{at_once} at once, round {round_ + 1} of {effort.rounds}")
-        for name, worker in turned(clients, round_):
-            for figure, value in load(worker, name, server, at_once, effort.seconds).items():
+    rounds = min(rounds, RUNS[at_once].rounds)
+    for round_ in range(rounds):
+        say(f"{at_once} at once, round {round_ + 1} of {rounds}")
+        for name, worker in turned({name: clients[name] for name in loads}, round_):
+            try:
+                figures = load(worker, name, server, at_once)
+            except Missing as reason:
+                crew.missing[f"{name} ({at_once} at once)"] = str(reason)
+                del loads[name]
+                continue
+            for figure, value in figures.items():
                 loads[name].setdefault(figure, []).append(value)
     return loads
 
 
-def load(worker: Worker, client: str, server: Server, at_once: int, seconds: float) -> dict[str, float]:
-    """One run of one client."""
+def load(worker: Worker, client: str, server: Server, at_once: int) -> dict[str, float]:
+    """One run of one client. It may give nothing at all, where it is still busy asking when the time is over."""
     before = server.cpu()
-    streams = STREAMS_OF[at_once]
-    took = worker.ask("load", client=client, url=server.url, streams=streams, at_once=at_once, seconds=seconds)
+    run, url = RUNS[at_once], server.url
+    took = worker.ask("load", client=client, url=url, streams=run.streams, at_once=at_once, seconds=run.seconds)
     share = (server.cpu() - before) / took["wall"]
-    cuts = quantiles(took["firsts"], n=100, method="inclusive")
+    if took["stuck"]:
+        worker.restart()
+        worker.ask("check_client", client=client, url=url)
+    firsts = took["firsts"] if len(took["firsts"]) > 1 else [took["wall"]] * 2
+    cuts = quantiles(firsts, n=100, method="inclusive")
     return {
         "deltas_per_cpu_second": took["deltas"] / took["cpu"],
         "deltas_per_second": took["deltas"] / took["wall"],
-        "cpu_seconds_per_million": took["cpu"] / took["deltas"] * 1e6,
         "first_p50_ms": cuts[49] * 1e3,
         "first_p99_ms": cuts[98] * 1e3,
         "unanswered": took["unanswered"],
         "unfinished": took["unfinished"],
         "server_share": share,
     }
+
+
+def memories(crew: Crew, modules: Mapping[str, str], url: str, streams: int, cores: Cores) -> dict[str, float]:
+    """Kilobytes a stream, of each client that reads so many at once."""
+    memory: dict[str, float] = {}
+    for name, module in modules.items():
+        try:
+            memory[name] = memory_of(module, name, url, streams, cores)
+        except Missing as reason:
+            crew.missing[f"{name} (memory)"] = str(reason)
+    return memory
 
 
 def memory_of(module: str, client: str, url: str, streams: int, cores: Cores) -> float:

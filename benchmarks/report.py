@@ -17,7 +17,7 @@ from typing import Any
 import plot
 import start
 from inprocess import CHUNKS, PEER_CHUNKS
-from over_http import STREAMS_OF
+from over_http import RUNS
 from peers.rillet import CHAIN, FLOOR, FRAMING, IN_RX, PARSER
 from targets import OURS_OVER_HTTP, OVER_HTTP, TEXT, Results, targets, times, word
 
@@ -81,11 +81,11 @@ dropped, and the memory blocks that an event's items hold while they are kept. (
 """
 
 HTTP_WORDS = """\
-Streams of {events} events of openai-chat, each event an HTTP chunk, from `benchmarks/server.py`, which writes bytes
-that were rendered beforehand, on the other core. A run ends when all streams have, or after {seconds:g} s; what was
+Streams of openai-chat, each event an HTTP chunk, from `benchmarks/server.py`, which writes bytes
+that were rendered beforehand, on the other core. A run ends when all streams have, or when its time is over; what was
 handed on by then counts. "Deltas a second" is for each second of the client's core. The floor is aiohttp's
 `iter_any`, split, and orjson; `iterate` is `async for` with a window that slows the server down; `subscribe` has no
-queue. All streams that are read at once begin at once, so a first delta waits for the core, too. (The packages on Node
+queue. All streams that are read at once begin at once, so a first delta waits for the core, too; ≥ where some had none yet when the time was over. (The packages on Node
 take part in process only.)
 """
 
@@ -134,7 +134,7 @@ def page(results: Results) -> str:
             ),
             *section("Who notices a cut", CUT_WORDS, cut_table(results)),
             *section("Memory in process", memory_words(results), *memory_tables(results)),
-            *section("Over HTTP", http_words(results), *http_tables(results), server_words(results)),
+            *section("Over HTTP", HTTP_WORDS, *http_tables(results), server_words(results)),
             *section("Growth", growth_words(results), growth_table(results)),
             *section("Start", start_words(results), start_table(results)),
             *section("Where others win", WINS_WORDS, wins(results)),
@@ -241,15 +241,11 @@ def memory_tables(results: Results) -> Iterator[str]:
         yield table(("who", "peak", "blocks an event"), cells)
 
 
-def http_words(results: Results) -> str:
-    http = results["http"]
-    return HTTP_WORDS.format(events=http["events"], seconds=http["seconds"])
-
-
 def http_tables(results: Results) -> Iterator[str]:
     memory = results["http"]["memory_kb"]
     for at_once, loads in results["http"]["at_once"].items():
-        yield f"**{at_once} at once**, {STREAMS_OF[int(at_once)]} streams:"
+        run = RUNS[int(at_once)]
+        yield f"**{at_once} at once**: {run.streams} streams of {run.events} events, about {run.seconds:g} s at most:"
         head = ("who", "deltas a second", "CPU s a million", "first delta p50", "p99", "server's core")
         rows: list[tuple[str, ...]] = []
         for name in sorted(loads, key=lambda name: -median(loads[name]["deltas_per_cpu_second"])):
@@ -259,8 +255,8 @@ def http_tables(results: Results) -> Iterator[str]:
                 (
                     name,
                     spread(load["deltas_per_cpu_second"], 0),
-                    f"{median(load['cpu_seconds_per_million']):.2f}",
-                    f"{median(load['first_p50_ms']):,.1f} ms",
+                    million(median(load["deltas_per_cpu_second"])),
+                    f"{late}{median(load['first_p50_ms']):,.1f} ms",
                     f"{late}{median(load['first_p99_ms']):,.1f} ms",
                     f"{median(load['server_share']):.0%}",
                 )
@@ -270,6 +266,11 @@ def http_tables(results: Results) -> Iterator[str]:
     yield f"**Memory**: what {most} streams at once add to the process at most, for each of them:"
     sizes = [(name, f"{size:,.0f} KB") for name, size in sorted(memory.items(), key=lambda row: row[1])]
     yield table(("who", "memory"), sizes)
+
+
+def million(rate: float) -> str:
+    """The seconds that a million take at this rate."""
+    return f"{1e6 / rate:.2f}" if rate else "none came"
 
 
 def server_words(results: Results) -> str:
@@ -372,7 +373,7 @@ def charts(results: Results) -> Iterator[plot.Chart]:
     yield plot.Chart("in process: µs an event (openai-chat text, 1.4 KB; less is better)", costs, OURS)
     at_once = "50"
     loads = results["http"]["at_once"][at_once]
-    rates = {name: median(load["deltas_per_cpu_second"]) / 1000 for name, load in loads.items()}
+    rates = {name: rate / 1000 for name, load in loads.items() if (rate := median(load["deltas_per_cpu_second"]))}
     title = f"over HTTP: thousand deltas a second of a core ({at_once} streams at once; more is better)"
     yield plot.Chart(title, rates, OURS_OVER_HTTP)
 

@@ -47,14 +47,14 @@ FULL = Effort(
     chains=inprocess.Effort(events=20_000, rounds=5),
     peers=inprocess.Effort(events=4_000, rounds=5),
     memory_events=1_000,
-    http=over_http.Effort(events=500, rounds=5, seconds=2),
+    http=over_http.Effort(rounds=5),
     starts=15,
 )
 QUICK = Effort(
     chains=inprocess.Effort(events=2_000, rounds=1, least=0),
     peers=inprocess.Effort(events=500, rounds=1, least=0),
     memory_events=200,
-    http=over_http.Effort(events=100, rounds=1, seconds=1, at_once=(50,)),
+    http=over_http.Effort(rounds=1, at_once=(50,)),
     starts=3,
 )
 

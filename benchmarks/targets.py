@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -40,7 +41,7 @@ class Target(NamedTuple):
 
 def times(more: Sequence[float], less: Sequence[float]) -> float:
     """How many times as much, by the median of the rounds, in each of which both were measured."""
-    return median(a / b for a, b in zip(more, less, strict=True))
+    return median(a / b if b else inf for a, b in zip(more, less, strict=True))
 
 
 def targets(results: Results) -> list[Target]:

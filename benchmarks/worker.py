@@ -30,6 +30,7 @@ from fixtures import Stream
 from peers import Chunks, Client, Clients, Contestants, Take
 
 Answer = dict[str, Any]
+GRACE = 1.0  # seconds for what was cancelled to end
 
 
 @dataclass(slots=True)
@@ -168,16 +169,17 @@ async def under_load(client: Client, url: str, streams: int, at_once: int, secon
         counted = sum(tally.count for tally in tallies)
         for task in pending:
             task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
         for task in done:
             task.result()
+        stuck = (await asyncio.wait(pending, timeout=GRACE))[1] if pending else ()
     return {
         "deltas": counted,
         "cpu": cpu,
         "wall": end - start,
-        "firsts": [(end if tally.first is None else tally.first) - tally.asked for tally in tallies],
+        "firsts": [tally.first - tally.asked for tally in tallies if tally.first is not None],
         "unanswered": sum(tally.first is None for tally in tallies),
         "unfinished": len(pending),
+        "stuck": len(stuck),
         "growth": memory("VmHWM") - before,
     }
 

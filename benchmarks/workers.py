@@ -9,6 +9,7 @@ import sys
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 from fixtures import Stream
@@ -70,13 +71,23 @@ class Worker:
     """
 
     def __init__(self, command: Iterable[str], core: int) -> None:
-        pipe = subprocess.PIPE
-        with running_on(core):
-            self._process = subprocess.Popen(tuple(command), stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=HERE)
+        self._command, self._core = tuple(command), core
+        self._process = self._start()
         facts = self.ask("names")
         self.version: str = facts["version"]
         self.contestants: list[dict[str, Any]] = facts["contestants"]
         self.clients: list[dict[str, Any]] = facts["clients"]
+
+    def restart(self) -> None:
+        """Go on with a new process: the old one is still busy with what it was told to leave."""
+        self.close()
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        self._words = TemporaryFile("w+")  # noqa: SIM115 - a pipe that nobody reads would fill, and stop it
+        with running_on(self._core):
+            return subprocess.Popen(self._command, stdin=pipe, stdout=pipe, stderr=self._words, text=True, cwd=HERE)
 
     def ask(self, do: str, **fields: object) -> dict[str, Any]:
         """Give a command and wait for the answer.
@@ -102,10 +113,13 @@ class Worker:
         """End the process."""
         self._process.kill()
         self._process.communicate()
+        self._words.close()
 
     def _last_words(self) -> str:
-        _, words = self._process.communicate()
-        lines = [line for line in words.splitlines() if "Error" in line] or ["it ended"]
+        self._process.communicate()
+        self._words.seek(0)
+        lines = [line for line in self._words if "Error" in line] or ["it ended"]
+        self.close()
         return lines[-1].strip()
 
 

@@ -15,6 +15,10 @@ def test_a_ratio_is_of_rounds_in_which_both_were_measured() -> None:
     assert targets.times([2.0, 40.0, 3.0], [1.0, 10.0, 1.0]) == 3.0
 
 
+def test_whoever_gives_nothing_is_beaten_by_any_number_of_times() -> None:
+    assert targets.times([1.0, 1.0], [0.0, 0.0]) == float("inf")
+
+
 def test_a_peer_that_is_missing_leaves_a_target_unknown() -> None:
     target = targets.at_least("part", {"one event": {}, "1.4 KB": {}}, "absent", "the chain", 2)
     assert (target.met, target.measured) == (None, "not measured")
