@@ -180,7 +180,8 @@ class _Posted(Generic[T]):
 class Background(Observable[T]):
     """An observable that works in another thread: made by `run_in_background` and `BackgroundLoop.run`.
 
-    Subscribe and dispose from any thread, or loop over it with `for`, which a coroutine must not: it has `iterate`. In a `with` block it is stopped at the end.
+    Subscribe and dispose from any thread, or loop over it with `for`; a coroutine, whose loop that would block, has
+    `iterate`. In a `with` block it is stopped at the end.
     """
 
     def __init__(self, work: Work[T], *, post: Post | None = None, thread: LoopThread | None = None) -> None:

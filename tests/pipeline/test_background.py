@@ -202,7 +202,7 @@ async def test_one_loop_serves_many_and_stopping_it_stops_them_all(eventually: E
     assert ports[0] == ports[1], "the session keeps its connections"
     assert ends == [], "what is disposed hears nothing more"
     with pytest.raises(RuntimeError, match="stopped"):
-        list(background.run(rx.empty()))
+        await asyncio.to_thread(lambda: list(background.run(rx.empty())))
     background.stop()
 
 
@@ -266,7 +266,7 @@ async def test_an_exception_of_a_subscriber_arrives_once_at_on_error_and_the_loo
         with BackgroundLoop() as background:
             background.run(asking(base_url)).subscribe(fail, ends.append, lambda: ends.append("end"))
             await sandbox_idle(sandbox, eventually)
-            assert list(background.run(rx.of(1))) == [1]
+            assert await asyncio.to_thread(lambda: list(background.run(rx.of(1)))) == [1]
     assert ends == [fault]
 
 
