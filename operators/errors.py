@@ -227,7 +227,7 @@ class DeadlineExceeded(StreamError, TimeoutError):
 
 
 class BufferOverflow(StreamError):
-    """A consumer fell too far behind a source that can't wait for it, or must not: see `share`. `limit` counts `unit`s."""
+    """A consumer fell too far behind a source that can't wait, or must not, see `share`. `limit` counts `unit`s."""
 
     kind = "buffer_overflow"
 

@@ -99,7 +99,8 @@ def event_source(
           often, or the server asks for a longer wait than `backoff.patience`
 
     Raises:
-        TypeError: `timeouts` is something else; or the request is `repeatable` and its body, an asynchronous iterator, is not.
+        TypeError: `timeouts` is something else; or the request is `repeatable` and its body is not: it is an
+            asynchronous iterator.
 
     Source: HTML Standard §9.2.
     """
