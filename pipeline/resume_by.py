@@ -62,6 +62,8 @@ class ResumeBy:
 
 _CONTROLS = re.compile("[\0-\x1f\x7f]")
 
+_NO_NAMES = ("", ".", "..")  # in a path they mean the place itself, or the one above: no response
+
 LAST_EVENT_ID = ResumeBy()
 
 
@@ -81,7 +83,7 @@ def background_response(url: str) -> ResumeBy:
     def resume_at(event: ServerSentEvent) -> str | None:
         response = _object(_payload(event).get("response"))
         identity = response.get("id")
-        if response.get("background") is not True or not isinstance(identity, str) or not identity:
+        if response.get("background") is not True or not isinstance(identity, str) or identity in _NO_NAMES:
             return None
         place = responses.joinpath(quote(identity, safe=""), encoded=True)
         return str(place.with_query(responses.query).update_query(stream="true"))

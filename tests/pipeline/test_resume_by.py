@@ -55,7 +55,7 @@ def test_the_address_of_a_background_response_keeps_the_query_and_the_host() -> 
     assert told(URL, created('"//evil.example/x?y#z"')) == f"{URL}/%2F%2Fevil.example%2Fx%3Fy%23z?stream=true"
 
 
-@pytest.mark.parametrize("event", [created('"r"', "false"), created('""'), created("3"), created("null")])
+@pytest.mark.parametrize("event", [created('"r"', "false"), *map(created, ('""', '"."', '".."', "3", "null"))])
 @pytest.mark.parametrize("data", [None, "[DONE]", "{", "[]", '{"response":null}', '{"response":[]}', "{}"])
 def test_no_other_event_tells_an_address(event: ServerSentEvent, data: str | None) -> None:
     assert told(URL, event if data is None else ServerSentEvent("message", data)) is None
