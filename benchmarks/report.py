@@ -85,8 +85,8 @@ Streams of openai-chat, each event an HTTP chunk, from `benchmarks/server.py`, w
 that were rendered beforehand, on the other core. A run ends when all streams have, or when its time is over; what was
 handed on by then counts. "Deltas a second" is for each second of the client's core. The floor is aiohttp's
 `iter_any`, split, and orjson; `iterate` is `async for` with a window that slows the server down; `subscribe` has no
-queue. All streams that are read at once begin at once, so a first delta waits for the core, too; ≥ where some had none yet when the time was over. (The packages on Node
-take part in process only.)
+queue. All streams that are read at once begin at once, so a first delta waits for the core, too; ≥ where some had none
+yet when the time was over. (The packages on Node take part in process only.)
 """
 
 WINS_WORDS = """\
