@@ -18,7 +18,7 @@ from rillet.operators.timers import timers_on
 from rillet.operators.window import offered
 
 from .loop_thread import LoopThread
-from .loop_timers import LoopTimers
+from .loop_timers import LoopTimers, loop_here
 from .pressure import MAX_ITEMS, Waiting
 
 T = TypeVar("T")
@@ -180,7 +180,8 @@ class _Posted(Generic[T]):
 class Background(Observable[T]):
     """An observable that works in another thread: made by `run_in_background` and `BackgroundLoop.run`.
 
-    Subscribe and dispose from any thread, or loop over it with `for`. In a `with` block it is stopped at the end.
+    Subscribe and dispose from any thread, or loop over it with `for`; a coroutine, whose loop that would block, has
+    `iterate`. In a `with` block it is stopped at the end.
     """
 
     def __init__(self, work: Work[T], *, post: Post | None = None, thread: LoopThread | None = None) -> None:
@@ -217,8 +218,10 @@ class Background(Observable[T]):
         Raises:
             Exception: Whatever the observable failed with, after the items before it.
             BufferOverflow: A source that can't be made to wait ran away, after the million items that waited.
-            RuntimeError: It was stopped.
+            RuntimeError: It was stopped; or an event loop runs in this thread, which the waiting would block.
         """
+        if loop_here() is not None:
+            raise RuntimeError("a `for` over it blocks the event loop that runs here: use iterate")
         window = ByteWindow()
         news = threading.Event()
         queue = Waiting[T](window, news.set, max_items=MAX_ITEMS)

@@ -56,7 +56,12 @@ class _Timer(abc.DisposableBase, Generic[State]):
 
 def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
     """Whether this is called on the thread of a loop, while that runs."""
+    return loop_here() is loop
+
+
+def loop_here() -> asyncio.AbstractEventLoop | None:
+    """The loop that runs on this thread, None where none does."""
     try:
-        return asyncio.get_running_loop() is loop
+        return asyncio.get_running_loop()
     except RuntimeError:
-        return False
+        return None

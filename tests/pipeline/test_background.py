@@ -22,7 +22,7 @@ from rillet.operators import ByteWindow, Delta, Done, TextDelta, coalesce
 from rillet.operators.errors import BufferOverflow, TruncatedStream
 from rillet.operators.window import current_window
 from rillet.pipeline import BackgroundLoop, ask, run_in_background
-from rillet.pipeline.background import Work
+from rillet.pipeline.background import Background, Work
 from rillet.pipeline.sandbox import Fault, Sandbox, Script, Wire
 
 Eventually = Callable[[Callable[[], object]], Awaitable[None]]
@@ -59,6 +59,16 @@ async def test_a_script_loops_over_an_answer_and_nothing_is_left() -> None:
         await sandbox.requests_over()
     assert text_of(deltas) == "Hello there."
     assert deltas[-1] == Done()
+
+
+@pytest.mark.parametrize("make", [run_in_background, BackgroundLoop().run])
+async def test_a_loop_over_it_inside_a_coroutine_is_an_error_and_blocks_nothing(
+    make: Callable[[Observable[int]], Background[int]],
+) -> None:
+    threads = threading.active_count()
+    with pytest.raises(RuntimeError, match="blocks the event loop that runs here: use iterate"):
+        next(iter(make(rx.never())))
+    assert threading.active_count() == threads
 
 
 def test_an_observable_that_needs_no_session_is_taken_as_it_is() -> None:
@@ -192,7 +202,7 @@ async def test_one_loop_serves_many_and_stopping_it_stops_them_all(eventually: E
     assert ports[0] == ports[1], "the session keeps its connections"
     assert ends == [], "what is disposed hears nothing more"
     with pytest.raises(RuntimeError, match="stopped"):
-        list(background.run(rx.empty()))
+        await asyncio.to_thread(lambda: list(background.run(rx.empty())))
     background.stop()
 
 
@@ -256,7 +266,7 @@ async def test_an_exception_of_a_subscriber_arrives_once_at_on_error_and_the_loo
         with BackgroundLoop() as background:
             background.run(asking(base_url)).subscribe(fail, ends.append, lambda: ends.append("end"))
             await sandbox_idle(sandbox, eventually)
-            assert list(background.run(rx.of(1))) == [1]
+            assert await asyncio.to_thread(lambda: list(background.run(rx.of(1)))) == [1]
     assert ends == [fault]
 
 
