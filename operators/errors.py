@@ -227,12 +227,12 @@ class DeadlineExceeded(StreamError, TimeoutError):
 
 
 class BufferOverflow(StreamError):
-    """A consumer fell too far behind a source that can't be made to wait. `limit` counts `unit`s."""
+    """A consumer fell too far behind a source that can't wait, or must not, see `share`. `limit` counts `unit`s."""
 
     kind = "buffer_overflow"
 
     def __init__(self, limit: int, unit: Literal["byte", "item"]) -> None:
-        super().__init__(f"more than {limit:,} {unit}s waited for a consumer whose source can't be made to wait")
+        super().__init__(f"more than {limit:,} {unit}s waited for a consumer that fell behind")
         self.limit = limit
         self.unit = unit
 

@@ -184,6 +184,7 @@ def test_dropping_the_slow_subscriber_ends_that_one_alone() -> None:
     [error] = slow.ends
     assert type(error) is BufferOverflow
     assert (error.limit, error.unit, slow.items) == (10, "byte", [0])
+    assert str(error) == "more than 10 bytes waited for a consumer that fell behind"
 
 
 def test_one_that_keeps_up_is_not_dropped_for_having_a_small_window() -> None:
