@@ -22,7 +22,7 @@ from .protocols import CONTENT_TYPES, find_protocol
 from .providers import Prompt, find_provider
 from .recorder import recorder
 from .source import bytes_from
-from .timeouts import DEFAULT_TIMEOUTS, Timeouts
+from .timeouts import DEFAULT_TIMEOUTS, Timeouts, checked
 
 
 class Asking(TypedDict, total=False):
@@ -92,7 +92,9 @@ def ask(
 
     Raises:
         ValueError: There is no such provider, or no key.
+        TypeError: An argument is of the wrong kind, or unknown: fields of the request body go into `options`.
     """
+    _check_order(session, prompt)
     return _question(prompt, api_key, **asking).deltas(session)
 
 
@@ -116,6 +118,7 @@ def stream_llm(
 
     Raises:
         ValueError: There is no such provider, or no key.
+        TypeError: An argument is of the wrong kind, or unknown: fields of the request body go into `options`.
         StreamError: The answer did not arrive whole; what arrived is in its `partial`.
     """
     return _texts(_question(prompt, api_key, **asking), session)
@@ -132,6 +135,11 @@ async def collect_stream(
     return "".join([token async for token in stream_llm(prompt, api_key, session=session, **asking)])
 
 
+def _check_order(session: object, prompt: object) -> None:
+    if isinstance(session, str) or isinstance(prompt, aiohttp.ClientSession):
+        raise TypeError("the session comes first: ask(session, prompt)")
+
+
 def _question(
     prompt: Prompt,
     api_key: str | None,
@@ -145,7 +153,12 @@ def _question(
     timeouts: Timeouts = DEFAULT_TIMEOUTS,
     record: str | os.PathLike[str] | None = None,
     timeout: aiohttp.ClientTimeout | None = None,
+    **others: object,
 ) -> _Question:
+    if others:
+        name = next(iter(others))
+        hint = f'further fields of the request body go into options={{"{name}": …}}'
+        raise TypeError(f"there is no argument {name!r}: {hint}")
     known = find_provider(provider)
     key = os.environ.get(known.key_variable, "") if api_key is None else api_key
     if known.key_variable and not key and base_url is None:
@@ -154,7 +167,7 @@ def _question(
     url = (base_url or known.base_url).rstrip("/") + known.path.format(model=quote(model))
     body = {**known.body(model, prompt), **options}
     protocol = find_protocol(known.protocol)
-    return _Question(url, known.headers(key), body, protocol, limits, extras, timeouts, record, timeout)
+    return _Question(url, known.headers(key), body, protocol, limits, extras, checked(timeouts), record, timeout)
 
 
 async def _texts(question: _Question, session: aiohttp.ClientSession | None) -> AsyncGenerator[str, None]:

@@ -22,7 +22,7 @@ from .renewing import renewing
 from .resume_by import LAST_EVENT_ID, Cursor, ResumeBy
 from .seen_events import SeenEvents
 from .source import bytes_from
-from .timeouts import DEFAULT_TIMEOUTS, Timeouts
+from .timeouts import DEFAULT_TIMEOUTS, Timeouts, checked
 from .transient import is_broken
 
 
@@ -99,7 +99,8 @@ def event_source(
           often, or the server asks for a longer wait than `backoff.patience`
 
     Raises:
-        TypeError: The request is `repeatable` and its body is not: it is an asynchronous iterator.
+        TypeError: `timeouts` is something else; or the request is `repeatable` and its body is not: it is an
+            asynchronous iterator.
 
     Source: HTML Standard §9.2.
     """
@@ -118,7 +119,7 @@ def event_source(
         max_line,
         max_event,
         window,
-        timeouts,
+        checked(timeouts),
         request,
     )
 

@@ -22,7 +22,7 @@ from .body import Body
 from .connect import RequestOptions, connect, decoder, in_force, log, silence
 from .loop_timers import runs_here
 from .pressure import until_open
-from .timeouts import DEFAULT_TIMEOUTS, Timeouts
+from .timeouts import DEFAULT_TIMEOUTS, Timeouts, checked
 
 LEAVE_SECONDS = 1.0
 SESSION_SECONDS = 0.25
@@ -77,11 +77,16 @@ def bytes_from(
           could be made in time; `TruncatedStream` where the body broke; `IdleTimeout` and `DeadlineExceeded` where a
           time ran out; whatever a subscriber's `on_next` raised
 
+    Raises:
+        TypeError: `timeouts` is something else.
+
     Source: HTML Standard §9.2.3 (status and content type of an event stream).
     """
 
+    waits = checked(timeouts)
+
     def subscribe(observer: abc.ObserverBase[bytes], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
-        limits = in_force(timeouts, session, request)
+        limits = in_force(waits, session, request)
         reading = _Reading(observer, window or current_window(), current_meter() or Meter(), limits, session.connector)
         reading.start(
             session,

@@ -27,3 +27,10 @@ class Timeouts:
 
 
 DEFAULT_TIMEOUTS = Timeouts()
+
+
+def checked(timeouts: object) -> Timeouts:
+    """The timeouts that were given, where they are some: aiohttp takes a number in this place, Rillet does not."""
+    if isinstance(timeouts, Timeouts):
+        return timeouts
+    raise TypeError(f"timeouts= wants Timeouts(…), as Timeouts(liveness=30), and not {timeouts!r}")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -132,6 +135,26 @@ async def test_a_wrong_call_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> 
         stream_llm("hi")
     assert not isinstance(unknown.value, StreamError)
     assert not isinstance(keyless.value, StreamError)
+
+
+@pytest.mark.parametrize("call", [partial(ask, cast(aiohttp.ClientSession, None)), stream_llm, collect_stream])
+async def test_a_field_of_the_body_among_the_arguments_is_told_where_it_goes(call: Callable[..., Any]) -> None:
+    says = re.escape("""no argument 'tools': further fields of the request body go into options={"tools": …}""")
+    with pytest.raises(TypeError, match=says):
+        await call("hi", "key", tools=[])
+
+
+@pytest.mark.parametrize("call", [partial(ask, cast(aiohttp.ClientSession, None)), stream_llm, collect_stream])
+async def test_a_number_for_timeouts_is_told_what_is_wanted(call: Callable[..., Any]) -> None:
+    with pytest.raises(TypeError, match=r"timeouts= wants Timeouts\(…\), as Timeouts\(liveness=30\), and not 5"):
+        await call("hi", "key", timeouts=5)
+
+
+async def test_the_session_comes_before_the_prompt(session: aiohttp.ClientSession) -> None:
+    ask_as_one_likes = cast(Callable[..., object], ask)
+    for arguments in (("hi", session), ("hi", "key"), (session, session)):
+        with pytest.raises(TypeError, match=re.escape("the session comes first: ask(session, prompt)")):
+            ask_as_one_likes(*arguments)
 
 
 @pytest.mark.parametrize(

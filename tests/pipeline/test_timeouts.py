@@ -6,6 +6,7 @@ import asyncio
 import gzip
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -24,7 +25,7 @@ from rillet.operators import (
     split_lines,
 )
 from rillet.operators.errors import ConnectTimeout, DeadlineExceeded, IdleTimeout, StreamError, TransportError
-from rillet.pipeline import Timeouts, ask, bytes_from, collect_stream, deltas, iterate
+from rillet.pipeline import Timeouts, ask, bytes_from, collect_stream, deltas, event_source, iterate
 from rillet.pipeline.protocols import OPENAI_CHAT
 from rillet.pipeline.sandbox import Fault, Sandbox, Script, Wire
 
@@ -256,6 +257,13 @@ async def test_comments_in_a_compressed_body_are_life_and_not_progress(session: 
         _, error = await heard(deltas(answer, "openai-chat"))
     assert isinstance(error, IdleTimeout)
     assert error.which == "progress"
+
+
+async def test_a_number_in_their_place_is_told_at_once(session: aiohttp.ClientSession) -> None:
+    number: Any = 5
+    for make in (partial(bytes_from, session, "GET"), partial(event_source, session)):
+        with pytest.raises(TypeError, match=r"timeouts= wants Timeouts\(…\)"):
+            make("http://127.0.0.1:1", timeouts=number)
 
 
 async def test_no_timer_outlives_its_stream(session: aiohttp.ClientSession, eventually: Eventually) -> None:
