@@ -17,10 +17,13 @@ DEMO_FAULT_AFTER = 9_000
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; the result is the exit code."""
-    options = _parser(sys.argv[1:] if arguments is None else arguments).parse_args(arguments)
-    from .commands import run  # not before: `--help` needs none of what the commands do
+    try:
+        options = _parser(sys.argv[1:] if arguments is None else arguments).parse_args(arguments)
+        from .commands import run  # not before: `--help` needs none of what the commands do
 
-    return run(options)
+        return run(options)
+    except KeyboardInterrupt:
+        return 130
 
 
 class _Command(NamedTuple):
@@ -73,7 +76,9 @@ def _add_ask(command: argparse.ArgumentParser) -> None:
     command.add_argument("prompt")
     command.add_argument("--provider", choices=list(PROVIDERS), default="anthropic", help="default: %(default)s")
     command.add_argument("--model", help="default: the provider's usual one")
-    command.add_argument("--base-url", help="another place that speaks the same, as http://127.0.0.1:8080/v1")
+    command.add_argument(
+        "--base-url", type=_url, help="another place that speaks the same, as http://127.0.0.1:8080/v1"
+    )
     command.add_argument("--timeout", type=float, default=60.0, help="the longest silence, in seconds; default: 60")
     command.add_argument("--record", metavar="FILE", help="keep the raw bytes, with their cuts and times, in FILE")
     command.add_argument("--json", action="store_true", help="one JSON object a delta, and a summary last")
@@ -115,6 +120,12 @@ def _whole(text: str, limit: int = sys.maxsize) -> int:
     if not text.isdecimal() or int(text) > limit:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and {limit}")
     return int(text)
+
+
+def _url(text: str) -> str:
+    if not text.lower().startswith(("http://", "https://")):
+        raise argparse.ArgumentTypeError(f"{text!r} must begin with http:// or https://")
+    return text
 
 
 def _port(text: str) -> int:

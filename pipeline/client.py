@@ -162,7 +162,7 @@ def _question(
     known = find_provider(provider)
     key = os.environ.get(known.key_variable, "") if api_key is None else api_key
     if known.key_variable and not key and base_url is None:
-        raise ValueError(f"no API key for {known.name}: pass api_key, or set {known.key_variable}")
+        raise ValueError(f"no API key for {known.name}: set {known.key_variable}, or pass api_key")
     model = model or known.model
     url = (base_url or known.base_url).rstrip("/") + known.path.format(model=quote(model))
     body = {**known.body(model, prompt), **options}

@@ -26,6 +26,7 @@ from .chain import DeltaChain, deltas
 from .client import ask
 from .iterate import iterate
 from .protocols import OPENAI_CHAT
+from .providers import PROVIDERS
 from .recognise import recognise
 from .recorder import Recording, is_recording
 from .sandbox import Fault, Replay, Sandbox, Script, ScriptedCall, Wire
@@ -50,6 +51,14 @@ DEMO = Script(
 DEMO_WIRE = Wire(seed=7, delay=0.006, comments=1, crlf=True)
 DEMO_PATIENCE = 2.0
 
+SCRIPTED = """\
+serving {base_url}/chat/completions and {base_url}/plain; Ctrl-C ends it
+try: rillet ask hello --provider openai --base-url {base_url}
+there too: openai-responses, anthropic and gemini; and ollama, with --base-url {root}"""
+REPLAYED = """\
+serving {base_url} where every path answers with the recording; Ctrl-C ends it
+try: rillet ask hello --base-url {base_url} --provider, and the one that was recorded"""
+
 
 def run(options: argparse.Namespace) -> int:
     """Run the command that was asked for; the result is the exit code."""
@@ -65,8 +74,6 @@ def run(options: argparse.Namespace) -> int:
         return _complain(f"cannot write: {error.strerror}", 2)
     except _UsageError as error:
         return _complain(str(error), 2)
-    except KeyboardInterrupt:
-        return 130
 
 
 class _UsageError(Exception):
@@ -106,8 +113,9 @@ async def _run_ask(options: argparse.Namespace, screen: Screen) -> None:
                 timeouts=Timeouts(liveness=options.timeout),
                 record=options.record,
             )
-        except ValueError as error:
-            raise _UsageError(error) from error
+        except ValueError as error:  # the provider is one of those there are: what it lacks is the key
+            variable = PROVIDERS[options.provider].key_variable
+            raise _UsageError(f"no API key for {options.provider}: set {variable}") from error
         try:
             await _show(answer, screen)
         except aiohttp.InvalidURL as error:
@@ -225,22 +233,22 @@ def _recording(file: str, content: bytes | None = None) -> Recording:
 
 def _sandbox(options: argparse.Namespace) -> int:
     if options.replay is None:
-        sandbox = Sandbox(DEMO, DEMO_WIRE, _fault(options), port=options.port)
+        sandbox, banner = Sandbox(DEMO, DEMO_WIRE, _fault(options), port=options.port), SCRIPTED
     elif options.fault is None:
-        sandbox = Sandbox(Replay(_recording(options.replay), options.pace), port=options.port)
+        replay = Replay(_recording(options.replay), options.pace)
+        sandbox, banner = Sandbox(replay, port=options.port), REPLAYED
     else:
         raise _UsageError("a recording ends as it ended: --replay takes no --fault")
     try:
-        asyncio.run(_serve(sandbox))
+        asyncio.run(_serve(sandbox, banner))
     except OSError as error:
         raise _UsageError(f"port {options.port}: {error.strerror}") from error
     return 0
 
 
-async def _serve(sandbox: Sandbox) -> None:
+async def _serve(sandbox: Sandbox, banner: str) -> None:
     async with sandbox as base_url:
-        print(f"serving {base_url}/chat/completions and {base_url}/plain; Ctrl-C ends it", flush=True)
-        print(f"try: rillet ask hello --provider openai --base-url {base_url}", flush=True)
+        print(banner.format(base_url=base_url, root=base_url.removesuffix("/v1")), flush=True)
         await asyncio.Event().wait()
 
 

@@ -42,6 +42,7 @@ MAX_ENCODINGS = 5
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError, TimeoutError)
+NO_URL = (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)
 BREAKS = (*FAILURES, RuntimeError)  # of a body: the last is aiohttp's for one whose session is just being closed
 
 log = logging.getLogger(__name__)
@@ -165,6 +166,10 @@ async def _request(
         if _is_own(error, url):
             raise
         raise TransportError("the server redirects to no URL", retry_safe=True) from error
+    except aiohttp.NonHttpUrlClientError as error:
+        if not isinstance(error, aiohttp.NonHttpUrlRedirectClientError):
+            raise
+        raise TransportError("the server redirects to no HTTP URL", retry_safe=True) from error
     except aiohttp.ConnectionTimeoutError as error:
         message = f"no connection to {urlsplit(url).hostname} in time"
         raise ConnectTimeout(message, retry_safe=True) from error
@@ -211,20 +216,23 @@ def _shorter(*seconds: float | None) -> float | None:
 def _place(url: str) -> str:
     """Where a request goes, without what may be a secret: user, password, query."""
     parts = urlsplit(url)
-    return f"{parts.hostname}{parts.path}"
+    return f"{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 async def _check(response: aiohttp.ClientResponse, content_type: str | None) -> None:
     came = response.headers.get("Content-Type", "")
     if response.status != HTTPStatus.OK:
         body = await _body(response)
-        raise HttpStatusError(
+        error = HttpStatusError(
             response.status,
             response.headers.copy(),
             body,
             retry_after=_retry_after(response.headers),
             details=_details(body, response.headers),
         )
+        if response.status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
+            error.add_note(f"asked for was {response.method} {_place(str(response.url))}")
+        raise error
     if content_type is not None and _essence(came) != content_type:
         raise NotAnEventStream(came, await _body(response), status=response.status, expected=content_type)
 

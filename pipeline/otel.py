@@ -11,8 +11,12 @@ from importlib.metadata import version
 from types import MappingProxyType
 from typing import TypeVar
 
-from opentelemetry import metrics, trace
 from reactivex import Observable, abc
+
+try:
+    from opentelemetry import metrics, trace
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("there is no OpenTelemetry here: install rillet[otel]", name=error.name) from error
 
 from .measure import StreamStats, measure
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import aiohttp
-
 from rillet.operators.errors import (
     HttpStatusError,
     IdleTimeout,
@@ -13,7 +11,7 @@ from rillet.operators.errors import (
     UnclosedToolCall,
 )
 
-from .connect import FAILURES
+from .connect import FAILURES, NO_URL
 
 _STATUSES = frozenset((408, 409, 425, 429))
 _LASTING_STATUSES = frozenset((501, 505))
@@ -58,7 +56,7 @@ def is_broken(error: Exception) -> bool:
     match error:
         case TransportError():  # others than these stay as they are: no URL to go to, a compression nobody reads
             cause = error.__cause__
-            return isinstance(cause, FAILURES) and not isinstance(cause, aiohttp.InvalidURL)
+            return isinstance(cause, FAILURES) and not isinstance(cause, NO_URL)
         case UnclosedToolCall():
             return False
         case _:

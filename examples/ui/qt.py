@@ -13,13 +13,17 @@ import sys
 from collections.abc import Callable
 from html import escape
 
-from PySide6.QtCore import Signal, Slot
-from PySide6.QtGui import QTextCursor
-from PySide6.QtWidgets import QApplication, QGroupBox, QLabel, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
 from reactivex.disposable import SerialDisposable
 
+try:
+    from PySide6.QtCore import Signal, Slot
+    from PySide6.QtGui import QTextCursor
+    from PySide6.QtWidgets import QApplication, QGroupBox, QLabel, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
+except ModuleNotFoundError:
+    sys.exit("PySide6 is not there: install rillet[ui]")
+
 from rillet.operators import Delta, Json, TextDelta, ToolCall, ToolCallPreview, ToolCallStart, coalesce, preview_tools
-from rillet.pipeline import Asking, BackgroundLoop, ask
+from rillet.pipeline import Asking, BackgroundLoop, ask, stream_llm
 from rillet.pipeline.sandbox import DEMO, Sandbox, Wire
 
 FRAME = 1 / 30
@@ -103,10 +107,22 @@ class Chat(QWidget):
         self.text.insertPlainText(text)
 
 
+def asking(base_url: str) -> Asking:
+    """A provider where the command line names one, else the sandbox."""
+    if len(sys.argv) == 1:
+        return {"base_url": base_url}
+    chosen: Asking = {"provider": sys.argv[1]}
+    try:
+        stream_llm("", **chosen)  # it asks nothing until it is iterated over, but knows whether it could
+    except ValueError as error:
+        sys.exit(str(error))
+    return chosen
+
+
 def main() -> None:
     app = QApplication(sys.argv[:1])
     with Sandbox(DEMO, Wire(delay=0.02)) as base_url, BackgroundLoop() as background:
-        chat = Chat(background, {"provider": sys.argv[1]} if len(sys.argv) > 1 else {"base_url": base_url})
+        chat = Chat(background, asking(base_url))
         chat.show()
         app.exec()
         chat.running.dispose()

@@ -15,17 +15,21 @@ from contextlib import aclosing
 from typing import ClassVar
 
 import aiohttp
-from rich.table import Table
-from rich.text import Text
-from textual import work
-from textual.app import App, ComposeResult
-from textual.binding import BindingType
-from textual.containers import VerticalScroll
-from textual.widgets import Input, Static
+
+try:
+    from rich.table import Table
+    from rich.text import Text
+    from textual import work
+    from textual.app import App, ComposeResult
+    from textual.binding import BindingType
+    from textual.containers import VerticalScroll
+    from textual.widgets import Input, Static
+except ModuleNotFoundError:
+    sys.exit("Textual is not there: install rillet[ui]")
 
 from rillet.operators import Json, TextDelta, ToolCall, ToolCallPreview, ToolCallStart, coalesce, preview_tools
 from rillet.operators.errors import StreamError
-from rillet.pipeline import Asking, ask, iterate
+from rillet.pipeline import Asking, ask, iterate, stream_llm
 from rillet.pipeline.sandbox import DEMO, Sandbox, Wire
 
 FRAME = 1 / 30
@@ -97,10 +101,21 @@ class Chat(App[None]):
             self.add(f"Not complete: {error}.", "failure")
 
 
+def asking(base_url: str) -> Asking:
+    """A provider where the command line names one, else the sandbox."""
+    if len(sys.argv) == 1:
+        return {"base_url": base_url}
+    chosen: Asking = {"provider": sys.argv[1]}
+    try:
+        stream_llm("", **chosen)  # it asks nothing until it is iterated over, but knows whether it could
+    except ValueError as error:
+        sys.exit(str(error))
+    return chosen
+
+
 async def main() -> None:
     async with Sandbox(DEMO, Wire(delay=0.02)) as base_url, aiohttp.ClientSession() as session:
-        asking: Asking = {"provider": sys.argv[1]} if len(sys.argv) > 1 else {"base_url": base_url}
-        await Chat(session, asking).run_async()
+        await Chat(session, asking(base_url)).run_async()
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from reactivex.disposable import SerialDisposable
 
 from rillet.operators import Delta, Json, TextDelta, ToolCall, ToolCallPreview, ToolCallStart, coalesce, preview_tools
-from rillet.pipeline import Asking, BackgroundLoop, ask
+from rillet.pipeline import Asking, BackgroundLoop, ask, stream_llm
 from rillet.pipeline.sandbox import DEMO, Sandbox, Wire
 
 FRAME = 1 / 30
@@ -97,9 +97,21 @@ class Chat(tk.Tk):
         self.text.see("end")
 
 
+def asking(base_url: str) -> Asking:
+    """A provider where the command line names one, else the sandbox."""
+    if len(sys.argv) == 1:
+        return {"base_url": base_url}
+    chosen: Asking = {"provider": sys.argv[1]}
+    try:
+        stream_llm("", **chosen)  # it asks nothing until it is iterated over, but knows whether it could
+    except ValueError as error:
+        sys.exit(str(error))
+    return chosen
+
+
 def main() -> None:
     with Sandbox(DEMO, Wire(delay=0.02)) as base_url, BackgroundLoop() as background:
-        chat = Chat(background, {"provider": sys.argv[1]} if len(sys.argv) > 1 else {"base_url": base_url})
+        chat = Chat(background, asking(base_url))
         chat.mainloop()
 
 

@@ -2,12 +2,15 @@
 
 python examples/ui/web.py            the sandbox answers; open http://127.0.0.1:8000
 python examples/ui/web.py anthropic  Anthropic does; its key is in ANTHROPIC_API_KEY, and stays on the server
+
+`--port 8080` serves there instead.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from argparse import ArgumentParser
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import asdict
@@ -18,7 +21,7 @@ from aiohttp import web
 
 from rillet.operators import ByteWindow, coalesce, preview_tools
 from rillet.operators.errors import StreamError
-from rillet.pipeline import Asking, ask, iterate
+from rillet.pipeline import Asking, ask, iterate, stream_llm
 from rillet.pipeline.sandbox import DEMO, Sandbox, Wire
 
 PAGE = Path(__file__).with_name("page.html")
@@ -37,11 +40,11 @@ async def answer(request: web.Request) -> web.StreamResponse:
     A browser that leaves cancels this handler, which ends the request upstream. One that reads slowly holds up `write`,
     so the window fills, and the provider is read no further.
     """
+    if not (question := request.query.get("q")):
+        raise web.HTTPBadRequest(text="what is the question? /answer?q=…")
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
     await response.prepare(request)
-    frames = ask(request.app[SESSION], request.query["q"], **request.app[ASKING]).pipe(
-        coalesce(FRAME), preview_tools(every=0)
-    )
+    frames = ask(request.app[SESSION], question, **request.app[ASKING]).pipe(coalesce(FRAME), preview_tools(every=0))
     try:
         async with aclosing(iterate(frames, window=ByteWindow(64 * 1024))) as deltas:
             async for delta in deltas:
@@ -70,9 +73,19 @@ def application(asking: Asking) -> web.Application:
 
 
 def main() -> None:
+    parser = ArgumentParser(description="A web page that shows an answer as it comes.")
+    parser.add_argument("provider", nargs="?", help="by default the sandbox answers")
+    parser.add_argument("--port", type=int, default=8000, help="default: %(default)s")
+    options = parser.parse_args()
     with Sandbox(DEMO, Wire(delay=0.02)) as base_url:
-        app = application({"provider": sys.argv[1]} if len(sys.argv) > 1 else {"base_url": base_url})
-        web.run_app(app, host="127.0.0.1", port=8000, handler_cancellation=True)
+        asking: Asking = {"provider": options.provider} if options.provider else {"base_url": base_url}
+        try:
+            stream_llm("", **asking)  # it asks nothing until it is iterated over, but knows whether it could
+            web.run_app(application(asking), host="127.0.0.1", port=options.port, handler_cancellation=True)
+        except ValueError as error:
+            sys.exit(str(error))
+        except OSError as error:
+            sys.exit(f"port {options.port}: {error.strerror}")
 
 
 if __name__ == "__main__":

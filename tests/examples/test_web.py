@@ -103,6 +103,15 @@ async def test_the_relay_sends_the_deltas_as_events(example: Any) -> None:
     assert "".join(json.loads(data)["text"] for name, data in events if name == "TextDelta") == DEMO.text
 
 
+async def test_no_question_is_a_bad_request(example: Any) -> None:
+    sandbox = Sandbox(DEMO)
+    async with served(example, sandbox) as url, aiohttp.ClientSession() as session:
+        for query in ("", "?q="):
+            async with session.get(f"{url}/answer{query}") as answer:
+                assert answer.status == 400
+    assert sandbox.requests == []
+
+
 async def test_a_client_that_reads_slowly_slows_the_provider_and_one_that_leaves_ends_the_request(
     example: Any,
 ) -> None:

@@ -122,7 +122,8 @@ def test_a_failed_stream_as_json_ends_with_a_summary_that_says_so(stream, capsys
         (["parse", "no/such/file"], "no/such/file: No such file"),
         (["events", "/"], "/: Is a directory"),
         (["parse", "--protocol", "smoke-signals"], "choose from 'auto', 'plain', 'openai-chat'"),
-        (["ask", "hi"], "no API key for anthropic: pass api_key, or set ANTHROPIC_API_KEY"),
+        (["ask", "hi"], "rillet: no API key for anthropic: set ANTHROPIC_API_KEY\n"),
+        (["ask", "hi", "--base-url", "127.0.0.1:18080"], "'127.0.0.1:18080' must begin with http:// or https://"),
         (["ask", "hi", "--provider", "acme"], "choose from 'anthropic', 'openai'"),
         (["demo", "--fault", "gremlins"], "choose from 'cut'"),
         (["demo", "--after", "-1"], "'-1' is not a number between 0"),
@@ -223,6 +224,45 @@ def test_ask_records_and_parse_and_the_sandbox_read_it(tmp_path: Path, capsys: p
     with serving_sandbox("--replay", path, "--pace", "inf") as url:
         assert main(["ask", "hi", "--provider", "openai", "--base-url", url]) == 0
     assert capsys.readouterr().out == asked
+
+
+def test_a_sandbox_names_what_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "answer.jsonl")
+    with serving_sandbox() as url:
+        for provider in ("openai", "openai-responses", "anthropic", "gemini"):
+            assert main(["ask", "hi", "--provider", provider, "--base-url", url, "--record", path]) == 0
+        assert main(["ask", "hi", "--provider", "ollama", "--base-url", url.removesuffix("/v1")]) == 0
+    assert capsys.readouterr().out.count("Two things to look up") == 5
+    with subprocess.Popen([*COMMAND, "sandbox", "--replay", path], stdout=subprocess.PIPE, text=True) as sandbox:
+        assert sandbox.stdout is not None
+        assert sandbox.stdout.readline().endswith("/v1 where every path answers with the recording; Ctrl-C ends it\n")
+        sandbox.send_signal(signal.SIGINT)
+
+
+def test_where_nothing_is_found_it_says_where_it_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving_sandbox() as url:
+        assert main(["ask", "hi", "--provider", "gemini", "--base-url", f"{url}/no"]) == 1
+    err = capsys.readouterr().err
+    place = url.removeprefix("http://")
+    assert f"; asked for was POST {place}/no/models/gemini-2.5-flash:streamGenerateContent" in err
+    assert "alt=sse" not in err
+
+
+def test_ctrl_c_while_it_starts_ends_it_quietly() -> None:
+    program = """
+import signal, sys
+from rillet.pipeline.cli import main
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "rillet.pipeline.commands":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+sys.exit(main(["demo"]))
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "")
 
 
 def test_a_recording_that_is_damaged_is_wrong_usage(stream, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]

@@ -505,3 +505,24 @@ async def test_a_bomb_takes_no_memory_but_the_piece_in_hand(session: aiohttp.Cli
         finally:
             tracemalloc.stop()
     assert peak < 32 << 20
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:1/v1", "localhost:1", "ftp://127.0.0.1:1/"])
+async def test_a_url_that_is_no_http_is_the_caller_s_mistake(session: aiohttp.ClientSession, url: str) -> None:
+    with pytest.raises(aiohttp.NonHttpUrlClientError):
+        await anext(iterate(bytes_from(session, "GET", url)))
+
+
+@pytest.mark.parametrize(("status", "is_told"), [(404, True), (405, True), (401, False)])
+async def test_what_is_not_there_says_where_it_was_asked_for_without_secrets(
+    session: aiohttp.ClientSession, status: int, is_told: bool
+) -> None:
+    async def refuse(request: web.Request) -> web.Response:
+        return web.Response(status=status)
+
+    async with serving(refuse) as url:
+        secret = url.replace("http://", "http://user:secret@") + "?key=secret"
+        with pytest.raises(HttpStatusError) as caught:
+            await anext(iterate(bytes_from(session, "POST", secret)))
+    notes = getattr(caught.value, "__notes__", [])
+    assert notes == ([f"asked for was POST {url.removeprefix('http://')}"] if is_told else [])

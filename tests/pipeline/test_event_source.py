@@ -360,7 +360,13 @@ async def test_a_redirect_is_followed_and_a_reconnect_asks_the_first_url_again(
 
 
 @pytest.mark.parametrize(
-    ("location", "kind"), [(None, HttpStatusError), ("http://", TransportError), ("http://1.2.3.4.5/", TransportError)]
+    ("location", "kind"),
+    [
+        (None, HttpStatusError),
+        ("http://", TransportError),
+        ("http://1.2.3.4.5/", TransportError),
+        ("ftp://a/b", TransportError),
+    ],
 )
 async def test_a_redirect_to_nowhere_is_final(
     session: aiohttp.ClientSession, location: str | None, kind: type[Exception]

@@ -543,7 +543,15 @@ async def test_reactivex_retry_asks_again(session: aiohttp.ClientSession) -> Non
 
 @pytest.mark.parametrize(
     "location",
-    ["http://", "http:///x", "http://[::1", "http://127.0.0.1:99999/", "http://a..b/", "http://1.2.3.4.5/"],
+    [
+        "http://",
+        "http:///x",
+        "http://[::1",
+        "http://127.0.0.1:99999/",
+        "http://a..b/",
+        "http://1.2.3.4.5/",
+        "ftp://a/b",
+    ],
 )
 async def test_a_redirect_to_no_url_is_a_transport_error(session: aiohttp.ClientSession, location: str) -> None:
     async def redirect(request: web.Request) -> web.Response:

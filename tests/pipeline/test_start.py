@@ -40,6 +40,13 @@ def test_parsing_recorded_bytes_loads_no_client() -> None:
     assert loaded_by(program).isdisjoint({"aiohttp", "rich", "botocore", "rillet.pipeline.client"})
 
 
+def test_without_opentelemetry_the_module_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "rillet.pipeline.otel", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    with pytest.raises(ModuleNotFoundError, match=r"install rillet\[otel\]"):
+        import_module("rillet.pipeline.otel")
+
+
 @pytest.mark.parametrize("name", rillet.pipeline.__all__)
 def test_every_export_is_there(name: str) -> None:
     assert getattr(rillet.pipeline, name) is not None
