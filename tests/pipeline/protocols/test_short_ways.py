@@ -299,6 +299,7 @@ def a_call(**entry: Any) -> str:
 SAID = '{"choices":[{"index":0,"delta":{"content":"%s"}%s}]}'
 END = ',"finish_reason":"tool_calls"'
 HALF = a_call(id="c1", function={"name": "f", "arguments": '{"a":'})
+SECOND = a_call(index=1, id="c2", function={"name": "g", "arguments": "{}"})
 HEAD = a_call(id="c1", function={"name": "f", "arguments": "{}"})
 
 
@@ -323,6 +324,10 @@ RESPONSE_WHOLE = '{"type":"response.function_call_arguments.done","output_index"
         ("openai-chat", [SAID % ("a", ""), SAID % ("b", ',"finish_reason":"stop"'), SAID % ("c", "")]),
         ("openai-chat", [SAID % ("a", ""), SAID % ("a", ""), SAID % ("", ',"finish_reason":"stop"'), SAID % ("c", "")]),
         ("openai-chat", [HALF, *[a_call(function={"arguments": args}) for args in ("1", "2", "}")], SAID % ("", END)]),
+        (
+            "openai-chat",
+            [HALF, SECOND, *[a_call(function={"arguments": args}) for args in ("1", "}")], SAID % ("", END)],
+        ),
         (
             "openai-completions",
             [COMPLETION % (0, "a", "null"), COMPLETION % (0, "", '"stop"'), COMPLETION % (0, "b", "null")],
