@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -20,7 +19,7 @@ from rillet.pipeline.protocols.gemini import GeminiDecoder
 from rillet.pipeline.protocols.openai_chat import OpenAIChatDecoder
 from rillet.pipeline.protocols.text_template import TextTemplate
 
-Outcome = tuple[list[Delta], type[Exception] | None]
+Outcome = tuple[list[list[Delta]], type[Exception] | None]
 
 texts = st.sampled_from(["a", "Hi there", "é 漢🚀", '"', "\\", "\n", "\u2028", "", '","x":"', '"}'])
 odd = st.sampled_from([None, "", 0, 5, True, [], {}, ["x"], {"text": "x"}, "\ud800"])
@@ -253,12 +252,14 @@ class Unlearnt(TextTemplate):
 
 def outcome(protocol: str, events: list[tuple[str, str]]) -> Outcome:
     """The deltas, event by event, and the fault."""
-    stage = DecodeDeltas(PROTOCOLS[protocol])
-    deltas, fault = stage.take([ServerSentEvent(kind, data) for kind, data in events])
-    last: Sequence[Delta] = ()
-    if fault is None:
-        last, fault = collected(stage.finish)
-    return [*deltas, *last], fault and type(fault)
+    stage, deltas = DecodeDeltas(PROTOCOLS[protocol]), list[list[Delta]]()
+    for kind, data in events:
+        given, fault = stage.take((ServerSentEvent(kind, data),))
+        deltas.append(list(given))
+        if fault is not None:
+            return deltas, type(fault)
+    last, fault = collected(stage.finish)
+    return [*deltas, last], fault and type(fault)
 
 
 def both_ways(protocol: str, events: list[tuple[str, str]]) -> tuple[Outcome, Outcome]:
