@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -20,7 +19,7 @@ from rillet.pipeline.protocols.gemini import GeminiDecoder
 from rillet.pipeline.protocols.openai_chat import OpenAIChatDecoder
 from rillet.pipeline.protocols.text_template import TextTemplate
 
-Outcome = tuple[list[Delta], type[Exception] | None]
+Outcome = tuple[list[list[Delta]], type[Exception] | None]
 
 texts = st.sampled_from(["a", "Hi there", "é 漢🚀", '"', "\\", "\n", "\u2028", "", '","x":"', '"}'])
 odd = st.sampled_from([None, "", 0, 5, True, [], {}, ["x"], {"text": "x"}, "\ud800"])
@@ -253,12 +252,14 @@ class Unlearnt(TextTemplate):
 
 def outcome(protocol: str, events: list[tuple[str, str]]) -> Outcome:
     """The deltas, event by event, and the fault."""
-    stage = DecodeDeltas(PROTOCOLS[protocol])
-    deltas, fault = stage.take([ServerSentEvent(kind, data) for kind, data in events])
-    last: Sequence[Delta] = ()
-    if fault is None:
-        last, fault = collected(stage.finish)
-    return [*deltas, *last], fault and type(fault)
+    stage, deltas = DecodeDeltas(PROTOCOLS[protocol]), list[list[Delta]]()
+    for kind, data in events:
+        given, fault = stage.take((ServerSentEvent(kind, data),))
+        deltas.append(list(given))
+        if fault is not None:
+            return deltas, type(fault)
+    last, fault = collected(stage.finish)
+    return [*deltas, last], fault and type(fault)
 
 
 def both_ways(protocol: str, events: list[tuple[str, str]]) -> tuple[Outcome, Outcome]:
@@ -299,6 +300,7 @@ def a_call(**entry: Any) -> str:
 SAID = '{"choices":[{"index":0,"delta":{"content":"%s"}%s}]}'
 END = ',"finish_reason":"tool_calls"'
 HALF = a_call(id="c1", function={"name": "f", "arguments": '{"a":'})
+SECOND = a_call(index=1, id="c2", function={"name": "g", "arguments": "{}"})
 HEAD = a_call(id="c1", function={"name": "f", "arguments": "{}"})
 
 
@@ -323,6 +325,10 @@ RESPONSE_WHOLE = '{"type":"response.function_call_arguments.done","output_index"
         ("openai-chat", [SAID % ("a", ""), SAID % ("b", ',"finish_reason":"stop"'), SAID % ("c", "")]),
         ("openai-chat", [SAID % ("a", ""), SAID % ("a", ""), SAID % ("", ',"finish_reason":"stop"'), SAID % ("c", "")]),
         ("openai-chat", [HALF, *[a_call(function={"arguments": args}) for args in ("1", "2", "}")], SAID % ("", END)]),
+        (
+            "openai-chat",
+            [HALF, SECOND, *[a_call(function={"arguments": args}) for args in ("1", "}")], SAID % ("", END)],
+        ),
         (
             "openai-completions",
             [COMPLETION % (0, "a", "null"), COMPLETION % (0, "", '"stop"'), COMPLETION % (0, "b", "null")],
