@@ -13,7 +13,7 @@ from dataclasses import asdict
 import aiohttp
 import reactivex as rx
 from aiohttp import web
-from reactivex import Observable
+from reactivex import Observable, abc
 from reactivex import operators as rxops
 
 from rillet.operators import ByteWindow, Delta, Message, share
@@ -31,17 +31,25 @@ class Relay:
     def __init__(self, answer: Observable[Delta]) -> None:
         self.so_far = Answer()
         self.deltas = answer.pipe(
-            rxops.do_action(lambda delta: self.so_far.add(delta)),
+            rxops.do_action(self.add),
             rxops.finally_action(self.forget),  # who comes after the end asks anew
             share(on_slow="drop_subscriber"),
         )
+
+    def add(self, delta: Delta) -> None:
+        self.so_far.add(delta)
 
     def forget(self) -> None:
         self.so_far = Answer()
 
     def for_one_client(self) -> Observable[Delta | Message]:
         """What has arrived, then each delta; nothing comes between the two, since nothing is awaited there."""
-        return rx.defer(lambda _: self.deltas.pipe(rxops.start_with(self.so_far.message())))
+
+        def joined(_: abc.SchedulerBase) -> Observable[Delta | Message]:
+            so_far: Observable[Delta | Message] = rx.of(self.so_far.message())
+            return rx.concat(so_far, self.deltas)
+
+        return rx.defer(joined)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
