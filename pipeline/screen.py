@@ -154,8 +154,8 @@ class LiveScreen:
     """Text that flows, a panel for each call whose arguments grow, and a footer; needs rich and a terminal.
 
     An open call's panel is dashed, and the field that still grows is marked; a verified call's panel is solid, and one
-    that is open at the end is cut. Whole
-    lines of text leave the live part upwards, so that a long answer scrolls as any output does.
+    that is open at the end is cut. The footer says how many characters a second come, how long the first took, and how
+    full the window is. Whole lines of text leave the live part upwards, so that a long answer scrolls as any output does.
 
     Args:
         out: The terminal.
@@ -168,7 +168,8 @@ class LiveScreen:
         self._window: ByteWindow | None = None
         self._begun = perf_counter()
         self._first: float | None = None
-        self._count = 0
+        self._count = 0  # characters of text
+        self._arrived = 0  # those of arguments too
         self._text = ""
         self._calls: dict[tuple[int, int], _Call] = {}
         self._live = Live(console=Console(file=out), refresh_per_second=30)
@@ -181,13 +182,13 @@ class LiveScreen:
     def show(self, shown: Shown) -> None:
         match shown:
             case TextDelta(text, 0) | RefusalDelta(text, 0):
-                self._begin()
+                self._arrive(text)
                 self._count += len(text) if isinstance(shown, TextDelta) else 0
                 self._flow(_control.sub("", text))
             case ToolCallStart(index, _, name, choice):
                 self._calls[choice, index] = _Call(printable(name))
-            case ToolCallDelta():
-                self._begin()
+            case ToolCallDelta(_, args):
+                self._arrive(args)
             case ToolCallPreview(index, _, args, path, choice):
                 self._calls[choice, index].grow(args, path)
             case ToolCall(index, _, _, args, _, choice):
@@ -206,9 +207,9 @@ class LiveScreen:
             self._live.update(self._drawn())
         self._live.stop()
 
-    def _begin(self) -> None:
-        if self._first is None:
-            self._first = perf_counter()
+    def _arrive(self, text: str) -> None:
+        self._first = self._first or perf_counter()
+        self._arrived += len(text)
 
     def _flow(self, text: str) -> None:
         whole, newline, rest = text.rpartition("\n")
@@ -227,10 +228,12 @@ class LiveScreen:
         return Group(*text, *panels, Text(self._footer(), "dim"))
 
     def _footer(self) -> str:
-        first = self._first or perf_counter()
+        now = perf_counter()
+        first = self._first or now
+        rate = self._arrived / max(now - first, FRAME)
         whole = sum(call.is_whole for (choice, _), call in self._calls.items() if choice == 0)
         fill = self._window.pending / self._window.limit if self._window else 0.0
-        counts = f"{self._count:,} characters of text, {whole} verified tool calls"
+        counts = f"{self._count:,} characters and {whole} verified calls, {rate:,.0f}/s"
         return f"{counts}; first after {first - self._begun:.2f} s, window {fill:.0%} full"
 
 
