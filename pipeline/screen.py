@@ -155,7 +155,8 @@ class LiveScreen:
 
     An open call's panel is dashed, and the field that still grows is marked; a verified call's panel is solid, and one
     that is open at the end is cut. The footer says how many characters a second come, how long the first took, and how
-    full the window is. Whole lines of text leave the live part upwards, so that a long answer scrolls as any output does.
+    full the window is. Whole lines of text leave the live part upwards, so that a long answer scrolls as any output
+    does.
 
     Args:
         out: The terminal.

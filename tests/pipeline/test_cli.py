@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
