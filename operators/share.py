@@ -32,6 +32,9 @@ def share(*, on_slow: SlowPolicy = "pause") -> Callable[[Observable[T]], Observa
     own behind it (`iterate`, `for_each`, `bounded`), whose window counts for the source. A subscriber that raises is
     told so by its own `on_error` and leaves; the others go on.
 
+    Who comes late gets only what comes after that: of an answer, what it hears is not the whole, although it ends with
+    `Done`. `examples/relay.py` gives such a one what it missed. Who comes after the end asks anew.
+
     Args:
         on_slow: What happens where one subscriber's window is full: "pause" (the default) makes the source wait for the
             slowest, "drop_subscriber" ends that one with `BufferOverflow` and goes on for the others.

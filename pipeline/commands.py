@@ -6,7 +6,9 @@ import argparse
 import asyncio
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from itertools import chain as chain_iterables
@@ -269,7 +271,11 @@ def _failed(error: StreamError) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"rillet: {printable(message)}", file=sys.stderr)
+    line = f"rillet: {printable(message)}"
+    if sys.stderr.isatty():
+        columns = shutil.get_terminal_size().columns
+        line = textwrap.fill(line, columns, break_long_words=False, break_on_hyphens=False)
+    print(line, file=sys.stderr)
     return code
 
 

@@ -45,6 +45,17 @@ Shown: TypeAlias = Delta | ToolCallPreview
 
 FRAME = 1 / 30
 
+DASHED = """\
+┌╌┬┐
+┆ ┆┆
+├╌┼┤
+┆ ┆┆
+├╌┼┤
+├╌┼┤
+┆ ┆┆
+└╌┴┘
+"""  # a rich `Box`, which draws ASCII by itself where the encoding has no such characters
+
 
 class Screen(Protocol):
     """Shows one stream."""
@@ -142,8 +153,10 @@ class JsonScreen:
 class LiveScreen:
     """Text that flows, a panel for each call whose arguments grow, and a footer; needs rich and a terminal.
 
-    An open call's panel is dashed, and the field that still grows is marked; a verified call's panel is solid. Whole
-    lines of text leave the live part upwards, so that a long answer scrolls as any output does.
+    An open call's panel is dashed, and the field that still grows is marked; a verified call's panel is solid, and one
+    that is open at the end is cut. The footer says how many characters a second come, how long the first took, and how
+    full the window is. Whole lines of text leave the live part upwards, so that a long answer scrolls as any output
+    does.
 
     Args:
         out: The terminal.
@@ -154,8 +167,10 @@ class LiveScreen:
         from rich.live import Live
 
         self._window: ByteWindow | None = None
-        self._begun = self._first = perf_counter()
-        self._count = 0
+        self._begun = perf_counter()
+        self._first: float | None = None
+        self._count = 0  # characters of text
+        self._arrived = 0  # those of arguments too
         self._text = ""
         self._calls: dict[tuple[int, int], _Call] = {}
         self._live = Live(console=Console(file=out), refresh_per_second=30)
@@ -168,12 +183,13 @@ class LiveScreen:
     def show(self, shown: Shown) -> None:
         match shown:
             case TextDelta(text, 0) | RefusalDelta(text, 0):
-                self._count_in(text)
+                self._arrive(text)
+                self._count += len(text) if isinstance(shown, TextDelta) else 0
                 self._flow(_control.sub("", text))
             case ToolCallStart(index, _, name, choice):
                 self._calls[choice, index] = _Call(printable(name))
             case ToolCallDelta(_, args):
-                self._count_in(args)
+                self._arrive(args)
             case ToolCallPreview(index, _, args, path, choice):
                 self._calls[choice, index].grow(args, path)
             case ToolCall(index, _, _, args, _, choice):
@@ -186,12 +202,15 @@ class LiveScreen:
         pass
 
     def close(self) -> None:
+        for call in self._calls.values():
+            call.cut()  # it grows no more
+        if self._calls:
+            self._live.update(self._drawn())
         self._live.stop()
 
-    def _count_in(self, text: str) -> None:
-        if not self._count:
-            self._first = perf_counter()
-        self._count += len(text)
+    def _arrive(self, text: str) -> None:
+        self._first = self._first or perf_counter()
+        self._arrived += len(text)
 
     def _flow(self, text: str) -> None:
         whole, newline, rest = text.rpartition("\n")
@@ -205,14 +224,18 @@ class LiveScreen:
         from rich.text import Text
 
         text = (Text(self._text),) if self._text else ()
-        panels = (call.panel() for call in self._calls.values())
-        return Group(*text, *panels, Text(self._footer(), "dim", no_wrap=True, overflow="ellipsis"))
+        cursor = "_" if self._live.console.options.ascii_only else "▌"
+        panels = (call.panel(cursor) for call in self._calls.values())
+        return Group(*text, *panels, Text(self._footer(), "dim"))
 
     def _footer(self) -> str:
-        rate = self._count / max(perf_counter() - self._first, FRAME)
-        first = self._first - self._begun
+        now = perf_counter()
+        first = self._first or now
+        rate = self._arrived / max(now - first, FRAME)
+        whole = sum(call.is_whole for (choice, _), call in self._calls.items() if choice == 0)
         fill = self._window.pending / self._window.limit if self._window else 0.0
-        return f"{self._count:,} characters, {rate:,.0f} a second · first after {first:.2f} s · window {fill:.0%} full"
+        counts = f"{self._count:,} characters and {whole} verified calls, {rate:,.0f}/s"
+        return f"{counts}; first after {first - self._begun:.2f} s, window {fill:.0%} full"
 
 
 class _Call:
@@ -222,16 +245,21 @@ class _Call:
         self._name = name
         self._args: Json = {}
         self._open: JsonPath | None = ()
-        self._is_whole = False
+        self.is_whole = False
+        self._is_cut = False
 
     def grow(self, args: Json, path: JsonPath | None) -> None:
         self._args, self._open = args, path
 
     def finish(self, args: Json) -> None:
-        self._args, self._open, self._is_whole = args, None, True
+        self._args, self._open, self.is_whole = args, None, True
 
-    def panel(self) -> Panel:
+    def cut(self) -> None:
+        self._open, self._is_cut = None, not self.is_whole
+
+    def panel(self, cursor: str) -> Panel:
         from rich import box
+        from rich.box import Box
         from rich.panel import Panel
         from rich.table import Table
         from rich.text import Text
@@ -240,16 +268,16 @@ class _Call:
         open_field = self._open[0] if self._open else None
         for name, value in self._args.items() if isinstance(self._args, dict) else ():
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            mark = "▌" if name == open_field else ""
+            mark = cursor if name == open_field else ""
             fields.add_row(Text(printable(name), "bold"), Text(_control.sub("", text) + mark))
         return Panel(
             fields,
-            box=box.ROUNDED if self._is_whole else box.ASCII2,
+            box=box.ROUNDED if self.is_whole else Box(DASHED),
             title=Text(self._name),
             title_align="left",
-            subtitle="verified" if self._is_whole else "growing",
+            subtitle="verified" if self.is_whole else "cut" if self._is_cut else "growing",
             subtitle_align="right",
-            border_style="green" if self._is_whole else "yellow",
+            border_style="green" if self.is_whole else "red" if self._is_cut else "yellow",
         )
 
 
