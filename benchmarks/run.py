@@ -135,7 +135,7 @@ def machine(places: Cores) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "shared": places.work == places.rest,
         "load_before": round(os.getloadavg()[0], 2),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": f"{platform.system()} {platform.release().partition('.')[0]}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "node": node_version(),
     }
