@@ -80,6 +80,9 @@ class FrameSse(BatchStage[bytes, Event], Generic[Event]):
             kind, _, data = text[:-2].rpartition("\n")
             if data.startswith("data: ") and (not kind or (kind.startswith("event: ") and "\n" not in kind)):
                 return (self._make(kind[7:] or "message", data[6:], group.last_id),), None
+            block = text[6:-2]
+            if text.startswith("data: ") and block.count("\n") == block.count("\ndata: "):  # each line is data
+                return (self._make("message", block.replace("\ndata: ", "\n"), group.last_id),), None
         lines = split.cut(text)
         if len(lines) >= _WORTH_A_LOOK:
             return self._events(lines)

@@ -13,7 +13,7 @@ from rillet.operators import Delta, WireEvent
 # What stands in a JSON string as it is: no quotes, backslashes, control characters and surrogates.
 _VERBATIM = r'[^"\\\x00-\x1f\ud800-\udfff]'
 # Fillers that some servers put last, so that an event's length does not tell that of its text.
-_FILLER = re.compile(rf'"(?:obfuscation|p)":"({_VERBATIM}*)"\}}\Z')
+_FILLER = re.compile(rf'"(?:obfuscation|p)"\s*:\s*"({_VERBATIM}*)"\s*\}}\Z')
 # How often it is worth learning without reading anything, how many shapes are learnt, and how long those are.
 _TRIES = 8
 _MAX_SHAPES = 16
@@ -125,7 +125,7 @@ def _unescaped(text: str) -> str:
 def _closed(end: str) -> str:
     """What matches the part after the text."""
     if filler := _FILLER.search(end):
-        return re.escape(end[: filler.start(1)]) + f'{_VERBATIM}*"}}'
+        return re.escape(end[: filler.start(1)]) + f"{_VERBATIM}*" + re.escape(end[filler.end(1) :])
     if _brackets.fullmatch(end):
         return " *".join(map(re.escape, end.replace(" ", "")))
     return re.escape(end)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import gzip
-import importlib
 import random
 import sys
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import brotli
 import pytest
+from compressors import CODECS, Codec, zstd
 from hypothesis import given
 from hypothesis import strategies as st
 from reactivex import Subject
@@ -21,50 +20,11 @@ from rillet.operators import decode_utf8, decompress
 from rillet.operators.decompress import Decompress
 from rillet.operators.errors import StreamError, TransportError, TruncatedStream
 
-zstd: Any = importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
-
 Cuts = Callable[[bytes], Iterator[list[bytes]]]
 Run = Callable[..., tuple[list[Any], Any]]
-Codec = tuple[str, Callable[[], Any]]
-
 TEXT = "Ein Bächlein, klein: 小川 🏞 ".encode() * 9
 
 
-class Brotli:
-    """Brotli's compressor, with the names of zlib's."""
-
-    def __init__(self) -> None:
-        self._inner = brotli.Compressor()
-
-    def compress(self, data: bytes) -> bytes:
-        return bytes(self._inner.process(data))
-
-    def flush(self, mode: int = zlib.Z_FINISH) -> bytes:
-        return bytes(self._inner.flush() if mode == zlib.Z_SYNC_FLUSH else self._inner.finish())
-
-
-class Zstd:
-    """The same for zstd."""
-
-    def __init__(self) -> None:
-        self._inner = zstd.ZstdCompressor(options={zstd.CompressionParameter.checksum_flag: 1})
-
-    def compress(self, data: bytes) -> bytes:
-        return bytes(self._inner.compress(data))
-
-    def flush(self, mode: int = zlib.Z_FINISH) -> bytes:
-        inner = self._inner
-        return bytes(inner.flush(inner.FLUSH_BLOCK if mode == zlib.Z_SYNC_FLUSH else inner.FLUSH_FRAME))
-
-
-CODECS: dict[str, Codec] = {
-    "gzip": ("gzip", lambda: zlib.compressobj(wbits=31)),
-    "x-gzip": ("x-gzip", lambda: zlib.compressobj(wbits=31)),
-    "zlib": ("deflate", lambda: zlib.compressobj(wbits=15)),
-    "raw deflate": ("deflate", lambda: zlib.compressobj(wbits=-15)),
-    "brotli": ("br", Brotli),
-    "zstd": ("zstd", Zstd),
-}
 each_codec = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 
 

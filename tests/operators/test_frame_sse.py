@@ -89,6 +89,10 @@ common = [
     b"event: \ndata: a\n\n",
     b"event: y\n",
     b"event: z\ndata: b\n\n" * 3,
+    b"data: a\ndata: \ndata: b\n\n",
+    b"data: a\ndata:b\n\n",
+    b"data: a\nid: 1\ndata: b\n\n",
+    b"data: \ndata: {}\n\n\ndata: \n\n",
 ]
 plain_streams = st.lists(st.sampled_from(common), max_size=9).map(b"".join) | st.lists(
     st.sampled_from([block.replace(b"\n", b"\r\n") for block in common]), max_size=9

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import importlib
 import json
 import sys
 import time
@@ -19,6 +18,7 @@ import aiohttp
 import brotli
 import pytest
 from aiohttp import web
+from compressors import CODECS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,8 +31,6 @@ from rillet.operators.errors import (
     TruncatedStream,
 )
 from rillet.pipeline import Limits, ask, bytes_from, connect, deltas, iterate
-
-zstd: Any = importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -325,36 +323,6 @@ async def test_redirects_without_end_are_a_transport_error(session: aiohttp.Clie
 # Encodings
 
 
-class Brotli:
-    def __init__(self) -> None:
-        self._inner = brotli.Compressor()
-
-    def compress(self, data: bytes) -> bytes:
-        return bytes(self._inner.process(data))
-
-    def flush(self, mode: int = zlib.Z_FINISH) -> bytes:
-        return bytes(self._inner.flush() if mode == zlib.Z_SYNC_FLUSH else self._inner.finish())
-
-
-class Zstd:
-    def __init__(self) -> None:
-        self._inner = zstd.ZstdCompressor()
-
-    def compress(self, data: bytes) -> bytes:
-        return bytes(self._inner.compress(data))
-
-    def flush(self, mode: int = zlib.Z_FINISH) -> bytes:
-        inner = self._inner
-        return bytes(inner.flush(inner.FLUSH_BLOCK if mode == zlib.Z_SYNC_FLUSH else inner.FLUSH_FRAME))
-
-
-CODECS: dict[str, tuple[str, Callable[[], Any]]] = {
-    "gzip": ("gzip", lambda: zlib.compressobj(wbits=31)),
-    "zlib": ("deflate", lambda: zlib.compressobj(wbits=15)),
-    "raw deflate": ("deflate", lambda: zlib.compressobj(wbits=-15)),
-    "brotli": ("br", Brotli),
-    "zstd": ("zstd", Zstd),
-}
 HI = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
 each_codec = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 

@@ -16,6 +16,7 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reactivex import operators as rxops
+from subscriber import Seen
 
 from rillet.operators import (
     ByteWindow,
@@ -143,29 +144,6 @@ def status(number: int, **headers: str) -> Answer:
         return web.Response(status=number, headers=headers)
 
     return answer
-
-
-class Seen(list[Any]):
-    """A subscriber that notes everything it gets, and can be waited for."""
-
-    def __init__(self) -> None:
-        self.over = asyncio.Event()
-
-    def on_next(self, item: object) -> None:
-        self.append(item)
-
-    def on_error(self, error: Exception) -> None:
-        self.append(error)
-        self.over.set()
-
-    def on_completed(self) -> None:
-        self.append("completed")
-        self.over.set()
-
-    async def outcome(self) -> Any:
-        async with asyncio.timeout(5):
-            await self.over.wait()
-        return self[-1]
 
 
 class Noted(Backoff):

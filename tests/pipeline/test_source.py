@@ -18,6 +18,7 @@ import pytest
 from aiohttp import web
 from reactivex import abc
 from reactivex import operators as rxops
+from subscriber import Seen
 
 from rillet.operators import ByteWindow, Done, TextDelta, decode_utf8
 from rillet.operators.errors import (
@@ -34,29 +35,6 @@ from rillet.pipeline.sandbox import Fault, Sandbox, Script, Wire
 
 Eventually = Callable[[Callable[[], object]], Awaitable[None]]
 LONG = Script(text="a long answer " * 2_000)
-
-
-class Seen(list[object]):
-    """A subscriber that notes everything it gets, and can be waited for."""
-
-    def __init__(self) -> None:
-        self.over = asyncio.Event()
-
-    def on_next(self, item: object) -> None:
-        self.append(item)
-
-    def on_error(self, error: Exception) -> None:
-        self.append(error)
-        self.over.set()
-
-    def on_completed(self) -> None:
-        self.append("completed")
-        self.over.set()
-
-    async def outcome(self) -> object:
-        async with asyncio.timeout(5):
-            await self.over.wait()
-        return self[-1]
 
 
 def post(session: aiohttp.ClientSession, base_url: str, **options: Any) -> Any:

@@ -107,6 +107,13 @@ def test_a_filler_may_differ_and_nothing_behind_it() -> None:
     assert read(template, PADDED % ("b", 'z","error":"1')) is None
 
 
+def test_a_filler_may_stand_among_blanks_and_line_ends() -> None:
+    template, spread = TextTemplate(), '{\n "content": "%s",\n "obfuscation": "%s"\n}'
+    assert learn(template, spread % ("a", "xyz"), "content", "a")
+    assert read(template, spread % ("b", "x")) == TextDelta("b")
+    assert read(template, (spread % ("b", "x"))[:-1] + ', "more": 1}') is None
+
+
 @pytest.mark.parametrize("filler", ['"', "}", ""])
 def test_a_filler_that_is_cut_is_not_taken_for_one(filler: str) -> None:
     template = TextTemplate()
