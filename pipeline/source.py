@@ -65,7 +65,9 @@ def bytes_from(
         timeouts: How long each kind of waiting may last; see `Timeouts` for the defaults. `progress` counts where
             `decode_deltas` or `deltas` reads the bytes; elsewhere up to the answer's start alone, see
             `progress_timeout`.
-        request: Further arguments of `aiohttp.ClientSession.request`.
+        request: Further arguments of `aiohttp.ClientSession.request`. Redirects are followed unless
+            `allow_redirects=False`; where they lead to another origin, aiohttp drops `Authorization`, and no other
+            header that may hold a key.
 
     Returns:
         An observable of bytes.
