@@ -12,7 +12,8 @@ import reactivex
 from hypothesis import HealthCheck, settings
 from reactivex import Observable
 
-settings.register_profile("bounded", max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = int(os.environ.get("RILLET_EXAMPLES") or 150)
+settings.register_profile("bounded", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("bounded")
 
 SEED = int(os.environ.get("RILLET_SEED") or random.randrange(2**32))
