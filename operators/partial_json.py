@@ -94,6 +94,7 @@ class PartialJson:
         self._string_open = False  # a string that is a value; a key is none
         self._text = ""  # the open string, key or number, as far as it came
         self._high = 0  # the first half of a surrogate pair, until the second half comes
+        self._flows = False  # inside a string that is a value, with nothing held
         self._number_at = 0
 
     def feed(self, fragment: str) -> None:
@@ -108,14 +109,11 @@ class PartialJson:
             return
         self._room = room
         if (  # a short way for most of what comes: the middle of a string, with nothing special in it
-            self._string_open
-            and fragment
-            and not self._held
-            and not self._high
+            self._flows
             and fragment.isprintable()  # neither control characters nor surrogates
             and '"' not in fragment
             and "\\" not in fragment
-            and self.broken is None
+            and fragment
         ):
             self.changed, self._snapshot = True, None
             text, self._text = self._text, ""
@@ -177,10 +175,11 @@ class PartialJson:
 
     def _read(self, fragment: str) -> None:
         text = self._held + fragment if self._held else fragment
-        self._held = ""
+        self._held, self._flows = "", False
         at, end = 0, len(text)
         while at < end:
             at = self._state(self, text, at)
+        self._flows = self._string_open and not (self._held or self._high) and self.broken is None
 
     # Each state reads the text from `at` and returns how far it came; there is always a character at `at`.
 
