@@ -108,19 +108,19 @@ def event_source(
         raise TypeError("an asynchronous iterator can't be sent a second time: give the body as bytes")
 
     stream = _Stream(
-        session,
-        method,
-        url,
-        repeatable,
-        live,
-        resume,
-        reconnects,
-        backoff,
-        max_line,
-        max_event,
-        window,
-        checked(timeouts),
-        request,
+        session=session,
+        method=method,
+        url=url,
+        repeatable=repeatable,
+        live=live,
+        resume=resume,
+        reconnects=reconnects,
+        backoff=backoff,
+        max_line=max_line,
+        max_event=max_event,
+        window=window,
+        timeouts=checked(timeouts),
+        request=request,
     )
 
     def subscribe(
