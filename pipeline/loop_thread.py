@@ -87,7 +87,11 @@ class LoopThread:
             # does not. So one that was forgotten is stopped there, with all it has open.
             self._thread = threading.Thread(target=self._main, args=(started,), name="rillet loop", daemon=True)
             self._thread.start()
-            self._loop = started.result()
+            try:
+                self._loop = started.result()
+            except Exception:
+                self._thread.join()
+                raise
             atexit.register(self._at_exit)
         return self._loop
 

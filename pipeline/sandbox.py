@@ -207,7 +207,11 @@ class Sandbox:
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port)
-        await site.start()
+        try:
+            await site.start()
+        except OSError:
+            await self._runner.cleanup()
+            raise
         _, port = self._runner.addresses[0][:2]
         self.root_url = f"http://127.0.0.1:{port}"
         self.base_url = f"{self.root_url}/v1"
@@ -222,7 +226,11 @@ class Sandbox:
         started: Future[str] = Future()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(started)), name="sandbox", daemon=True)
         self._thread.start()
-        return started.result()
+        try:
+            return started.result()
+        except Exception:
+            self._thread.join()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
