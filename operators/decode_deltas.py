@@ -35,12 +35,38 @@ class Decoder(Protocol):
         ...
 
 
+class Template(Protocol):
+    """What the commonest events of a stream look like: they differ in little, and need not be parsed."""
+
+    @property
+    def is_hopeful(self) -> bool:
+        """Whether it may know the next event."""
+        ...
+
+    def read(self, event: WireEvent, /) -> Sequence[Delta]:
+        """What an event gives; raises nothing, and gives nothing where it takes `decode` to tell."""
+        ...
+
+    def see(self, block: bytes, /) -> None:
+        """Learn how a server lays out an event, from the bytes of the one that was decoded last."""
+        ...
+
+    def skim(self, data: bytes, at: int, /) -> tuple[list[Delta], int, int]:
+        """What events give as long as they are known, where in the bytes that ends, and how many they were."""
+        ...
+
+    def forget(self) -> None:
+        """Know nothing until another event is learnt."""
+        ...
+
+
 @runtime_checkable
-class GlancingDecoder(Decoder, Protocol):
+class TemplatedDecoder(Decoder, Protocol):
     """A decoder that knows its commonest events at sight."""
 
-    def glance(self, event: WireEvent, /) -> Delta | None:
-        """The one delta that an event gives, and raises nothing; None where it takes `decode` to tell."""
+    @property
+    def template(self) -> Template:
+        """What it knows."""
         ...
 
 
@@ -64,12 +90,18 @@ class WireProtocol:
 
 
 class DecodeDeltas(BatchStage[WireEvent, Delta]):
-    """The stage of `decode_deltas`. `events_seen` counts what was fed."""
+    """The stage of `decode_deltas`.
+
+    Attributes:
+        events_seen: How many events were fed.
+        template: What the decoder knows at sight, None where it knows nothing.
+    """
 
     def __init__(self, protocol: WireProtocol, *, extras: bool = False) -> None:
         self._protocol = protocol
         self._decoder = protocol.decoder(extras)
-        self._glance = self._decoder.glance if isinstance(self._decoder, GlancingDecoder) else _see_nothing
+        self.template = self._decoder.template if isinstance(self._decoder, TemplatedDecoder) else None
+        self._read = _read_nothing if self.template is None else self.template.read
         self.events_seen = 0
         self._done = False
         self._meter = current_meter() or Meter()
@@ -79,12 +111,12 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
     def take(self, batch: Sequence[WireEvent]) -> tuple[Sequence[Delta], Exception | None]:
         deltas: list[Delta] = []
         heartbeats = 0
-        glance, decode = self._glance, self._decoder.decode
+        read, decode = self._read, self._decoder.decode
         try:
             for event in () if self._done else batch:
                 self.events_seen += 1
-                if (delta := glance(event)) is not None:
-                    deltas.append(delta)
+                if known := read(event):
+                    deltas += known
                     continue
                 count = len(deltas)
                 try:
@@ -100,7 +132,7 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
                     continue
                 last = deltas[-1].__class__
                 if last is Done:
-                    self._done = True
+                    self._end()
                     break
                 if last is ProviderEvent and is_heartbeat(deltas[-1]):
                     heartbeats += 1
@@ -109,6 +141,11 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
             if len(deltas) > heartbeats:
                 self._meter.add_deltas(len(deltas) - heartbeats, is_done=self._done)
         return deltas, None
+
+    def skip(self, events: int, deltas: int) -> None:
+        """So many events were read by somebody else, and gave so many deltas."""
+        self.events_seen += events
+        self._meter.add_deltas(deltas, is_done=False)
 
     def finish(self) -> Iterator[Delta]:
         if self._done:
@@ -122,6 +159,11 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
         except SHAPE_ERRORS as error:
             raise MalformedPayload(f"the stream does not end as {self._protocol.name} says") from error
 
+    def _end(self) -> None:
+        self._done = True
+        if self.template is not None:
+            self.template.forget()  # nothing is decoded after `Done`
+
     def _malformed(self, problem: str, event: WireEvent, cause: BaseException | None) -> MalformedPayload:
         where = f"event {self.events_seen:,} ({len(event.data):,} characters)"
         error = MalformedPayload(f"{where} {problem}", raw=event.data)
@@ -129,9 +171,10 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
         return error
 
 
-def _see_nothing(event: WireEvent, /) -> None:
-    """The glance of a decoder that has none."""
+def _read_nothing(event: WireEvent, /) -> Sequence[Delta]:
+    """What is known of an event without a template."""
     del event
+    return ()
 
 
 def decode_deltas(

@@ -58,6 +58,18 @@ class FrameSse(BatchStage[bytes, Event], Generic[Event]):
         """How many bytes were fed."""
         return self._decode.bytes_seen
 
+    @property
+    def room(self) -> float:
+        """How many bytes somebody else may read instead, as whole events, before a limit is reached; 0 inside one."""
+        decode, split, group = self._decode, self._split, self._group
+        if decode.at_start or decode.tail or split.after_cr or split.pending or group.size:
+            return 0
+        return min(self._limit, decode.limit - decode.bytes_seen)
+
+    def skip(self, size: int) -> None:
+        """So many bytes, whole events all of them, were read by somebody else."""
+        self._decode.bytes_seen += size
+
     def take(self, batch: Sequence[bytes]) -> tuple[Sequence[Event], Exception | None]:
         decode, split, group = self._decode, self._split, self._group
         if len(batch) != 1 or decode.tail or decode.at_start:

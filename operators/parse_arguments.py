@@ -12,7 +12,9 @@ import orjson
 from .deltas import Json
 from .errors import MalformedToolArguments
 
-_beyond_64_bits = re.compile(r"[0-9]{19,}")
+# Looking for many digits in a row by a pattern takes ten times as long.
+_DIGITS_ALONE = bytes(ord("0") if chr(byte).isdecimal() else ord(" ") for byte in range(256))
+_BEYOND_64_BITS = b"0" * 19
 
 _token = re.compile(r'"(?:[^"\\]|\\.)*"|[0-9]{19,}', re.DOTALL)
 
@@ -67,7 +69,8 @@ def strict_json(text: str) -> Json:
         ValueError: A number is too large.
         RecursionError: It is nested too deep.
     """
-    if not _beyond_64_bits.search(text):
+    digits = text.encode(errors="surrogatepass").translate(_DIGITS_ALONE)
+    if _BEYOND_64_BITS not in digits:
         return cast("Json", orjson.loads(text))
     # orjson makes floats of larger integers: they are read the slower way, and that all else is strict, orjson says.
     value: Json = json.loads(text, parse_float=_finite)

@@ -18,6 +18,7 @@ from rillet.operators.frame_json_lines import FrameJsonLines
 from rillet.operators.frame_sse import FrameSse
 from rillet.operators.group_events import MAX_EVENT
 from rillet.operators.require_done import RequireDone
+from rillet.operators.skim_sse import SkimSse
 from rillet.operators.split_frames import SplitFrames
 from rillet.operators.split_lines import MAX_LINE
 from rillet.operators.value import value
@@ -25,7 +26,7 @@ from rillet.operators.value import value
 from .answer import Answer
 from .protocols import find_protocol
 
-Framing: TypeAlias = SplitFrames | FrameJsonLines | FrameSse[DataEvent]
+Framing: TypeAlias = SplitFrames | FrameJsonLines | FrameSse[DataEvent] | SkimSse
 
 
 @value
@@ -68,11 +69,11 @@ class DeltaChain(Chain[bytes, Delta]):
     ) -> None:
         wire = find_protocol(protocol)
         self._answer = Answer()
-        self._frame = _framing(wire, limits, eof)
         self._decode = DecodeDeltas(wire, extras=extras)
+        self._frame, self._read = _reading(wire, self._decode, limits, eof)
         self._assemble = AssembleTools(max_args=limits.max_args)
         self._require = RequireDone(self._assemble.open)
-        super().__init__(self._frame, self._decode, self._assemble, self._require)
+        super().__init__(self._read, self._assemble, self._require)
 
     @property
     def events_seen(self) -> int:
@@ -89,11 +90,7 @@ class DeltaChain(Chain[bytes, Delta]):
         return self._answer.message(choice)
 
     def take(self, batch: Sequence[bytes]) -> tuple[Sequence[Delta], Exception | None]:
-        events, fault = self._frame.take(batch)
-        if not events:
-            return (), fault and self._told(fault)
-        deltas, own = self._decode.take(events)
-        fault = own or fault
+        deltas, fault = self._read.take(batch)
         if not only_passing(deltas):
             deltas, malformed = self._assemble.take(deltas)
             fault = malformed or fault
@@ -128,13 +125,17 @@ class DeltaChain(Chain[bytes, Delta]):
         return error
 
 
-def _framing(wire: WireProtocol, limits: Limits, eof: Literal["discard", "dispatch"]) -> Framing:
-    """The stage from bytes to events."""
+def _reading(
+    wire: WireProtocol, decode: DecodeDeltas, limits: Limits, eof: Literal["discard", "dispatch"]
+) -> tuple[Framing, Chain[bytes, Delta]]:
+    """What counts the bytes, and the stage from bytes to deltas, which mostly is the same."""
     if wire.framing == "eventstream":
-        return SplitFrames(max_frame=limits.max_event, max_bytes=limits.max_bytes)
+        frames = SplitFrames(max_frame=limits.max_event, max_bytes=limits.max_bytes)
+        return frames, Chain(frames, decode)
     if wire.framing == "ndjson":
-        return FrameJsonLines(max_bytes=limits.max_bytes, max_line=limits.max_line)
-    return FrameSse(
+        lines = FrameJsonLines(max_bytes=limits.max_bytes, max_line=limits.max_line)
+        return lines, Chain(lines, decode)
+    events = FrameSse(
         DataEvent,
         max_bytes=limits.max_bytes,
         max_line=limits.max_line,
@@ -143,6 +144,10 @@ def _framing(wire: WireProtocol, limits: Limits, eof: Literal["discard", "dispat
         stray="dispatch",
         half="fail",
     )
+    if decode.template is None:
+        return events, Chain(events, decode)
+    skim = SkimSse(events, decode, decode.template)
+    return skim, skim
 
 
 def deltas(

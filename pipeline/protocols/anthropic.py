@@ -57,8 +57,7 @@ class AnthropicDecoder:
         self._others: set[int] = set()  # the blocks that are no calls
         self._whole_inputs: dict[int, str] = {}
         self._usage: dict[str, Any] = {}
-        self._template = TextTemplate()
-        self.glance = self._template.read
+        self.template = TextTemplate()
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
         data = event.data.strip()
@@ -69,7 +68,7 @@ class AnthropicDecoder:
             case "content_block_delta":
                 return self._block_delta(payload, event)
             case "content_block_start":
-                self._template.forget()  # the place of a call may be taken by a block of another kind
+                self.template.forget()  # the place of a call may be taken by a block of another kind
                 return self._block_start(payload, data)
             case "content_block_stop":
                 return self._block_stop(payload)
@@ -136,7 +135,7 @@ class AnthropicDecoder:
         match required_text(delta, "type"):
             case "input_json_delta" if index not in self._others:
                 args = required_text(delta, "partial_json")
-                self._template.learn(event, "partial_json", args, partial(self._calls.go_on, index))
+                self.template.learn(event, "partial_json", args, partial(self._calls.go_on, index))
                 return self._calls.add(index, args)
             case "text_delta":
                 return self._say(TextDelta, "text", delta, event)
@@ -151,7 +150,7 @@ class AnthropicDecoder:
         text = required_text(delta, key)
         if not text:
             return ()
-        self._template.learn(event, key, text, kind)
+        self.template.learn(event, key, text, kind)
         return (kind(text),)
 
     def _block_stop(self, payload: dict[str, Any]) -> Iterator[Delta]:

@@ -35,8 +35,7 @@ class BedrockInvokeDecoder:
         except ValueError as error:
             raise MalformedPayload("holds bytes that are no base64 of UTF-8") from error
         inner = ServerSentEvent("message", data)
-        delta = self._model.glance(inner)
-        return self._model.decode(inner) if delta is None else (delta,)
+        return self._model.template.read(inner) or self._model.decode(inner)
 
     def finish(self) -> Iterable[Delta]:
         return self._model.finish()

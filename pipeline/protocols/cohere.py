@@ -49,8 +49,7 @@ class CohereDecoder:
     def __init__(self, extras: bool = False) -> None:
         self._extras = extras
         self._calls = Calls()
-        self._template = TextTemplate()
-        self.glance = self._template.read
+        self.template = TextTemplate()
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
         data = event.data.strip()
@@ -66,7 +65,7 @@ class CohereDecoder:
                 call = object_in(_message(payload).get("tool_calls"), "tool call")
                 index = required_index(payload, "index")
                 args = required_text(object_in(call["function"], "function"), "arguments")
-                self._template.learn(event, "arguments", args, partial(self._calls.go_on, index))
+                self.template.learn(event, "arguments", args, partial(self._calls.go_on, index))
                 return self._calls.add(index, args)
             case "tool-call-end":
                 return (self._calls.end(required_index(payload, "index")),)
@@ -95,7 +94,7 @@ class CohereDecoder:
         if text:
             pieces.append(TextDelta(text))
         if len(pieces) == 1:
-            self._template.learn(event, "text" if text else "thinking", text or thinking, type(pieces[0]))
+            self.template.learn(event, "text" if text else "thinking", text or thinking, type(pieces[0]))
         return pieces
 
     def _start(self, payload: dict[str, Any]) -> Iterator[Delta]:

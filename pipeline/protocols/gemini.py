@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, TypeAlias
+
+import orjson
 
 from rillet.operators import (
     Delta,
@@ -37,6 +40,7 @@ from .payload import (
     text_in,
     usage_of,
 )
+from .text_template import TextTemplate
 
 # The next item of a list is the usual one; of what paths leave out before theirs, an event makes no more than this.
 MAX_GAP = 8
@@ -66,6 +70,7 @@ class GeminiDecoder:
         self._extras = extras
         self._candidates: dict[int, _Candidate] = {}
         self._usage: dict[str, Any] = {}
+        self.template = TextTemplate()
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
         data = event.data.strip()
@@ -74,14 +79,14 @@ class GeminiDecoder:
         payload = load_exactly(data) if '"functionCall"' in data else load_object(data)
         if event.event == "error":
             raise provider_error(payload.get("error") or payload, payload)
-        return self._piece(payload) or self._read(payload)
+        return self._piece(payload, event) or self._read(payload)
 
     def finish(self) -> Iterable[Delta]:
         if self._candidates and all(candidate.finished for candidate in self._candidates.values()):
             return (Done(),)
         return ()
 
-    def _piece(self, payload: Any) -> Sequence[Delta]:
+    def _piece(self, payload: Any, event: WireEvent) -> Sequence[Delta]:
         """What the commonest event gives: a known candidate goes on with one piece of text. Nothing for any other."""
         candidates = payload.get("candidates")
         if (
@@ -103,16 +108,26 @@ class GeminiDecoder:
             return ()
         self._candidates[number].finished = False  # a reason that more text follows was none
         kind = ReasoningDelta if parts[0].get("thought") else TextDelta
-        return (kind(text, number), *self._count(payload))
+        if "usageMetadata" in payload:
+            self.template.learn_both(event, "text", text, "usageMetadata", partial(self._say, kind, number))
+        else:
+            self.template.learn(event, "text", text, partial(kind, choice=number) if number else kind)
+        return (kind(text, number), *self._count(payload.get("usageMetadata")))
 
-    def _count(self, payload: dict[str, Any]) -> Sequence[Usage]:
-        usage = object_in(payload.get("usageMetadata"), "usageMetadata")
+    def _say(
+        self, kind: type[TextDelta | ReasoningDelta], number: int, text: str, usage: bytes
+    ) -> Sequence[Delta]:
+        return (kind(text, number), *self._count(orjson.loads(usage)))
+
+    def _count(self, figures: object) -> Sequence[Usage]:
+        usage = object_in(figures, "usageMetadata")
         if "promptTokenCount" not in usage or usage == self._usage:
             return ()
         self._usage = usage
         return (usage_of(usage, "promptTokenCount", "candidatesTokenCount", "totalTokenCount"),)
 
     def _read(self, payload: dict[str, Any]) -> Iterator[Delta]:
+        self.template.forget()  # a candidate may come or end
         if error := payload.get("error"):
             raise provider_error(error, payload)
         for item in list_in(payload.get("candidates")):
@@ -122,7 +137,7 @@ class GeminiDecoder:
                 check_choice(number, self._candidates)
                 self._candidates[number] = _Candidate(number, self._extras)
             yield from self._candidates[number].read(candidate)
-        yield from self._count(payload)
+        yield from self._count(payload.get("usageMetadata"))
         if "promptFeedback" in payload:
             self._check(object_in(payload["promptFeedback"], "promptFeedback"))
 

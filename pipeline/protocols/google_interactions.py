@@ -52,8 +52,7 @@ class GoogleInteractionsDecoder:
         self._calls = Calls()
         self._others: set[int] = set()  # the steps that are no calls
         self._whole_args: dict[int, str] = {}
-        self._template = TextTemplate()
-        self.glance = self._template.read
+        self.template = TextTemplate()
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
         data = event.data.strip()
@@ -62,7 +61,7 @@ class GoogleInteractionsDecoder:
         payload = load_object(data)
         match payload.get("event_type") or event.event:
             case "step.start":
-                self._template.forget()  # the place of a call may be taken by a step of another kind
+                self.template.forget()  # the place of a call may be taken by a step of another kind
                 return self._start(payload, data)
             case "step.delta":
                 return self._delta(payload, event)
@@ -107,7 +106,7 @@ class GoogleInteractionsDecoder:
                 return self._say(ReasoningDelta, text, event)
             case "arguments_delta" if index not in self._others:
                 args = required_text(delta, "arguments")
-                self._template.learn(event, "arguments", args, partial(self._calls.go_on, index))
+                self.template.learn(event, "arguments", args, partial(self._calls.go_on, index))
                 return self._calls.add(index, args)
             case kind:
                 return (ProviderEvent(kind, payload),) if self._extras else ()
@@ -115,7 +114,7 @@ class GoogleInteractionsDecoder:
     def _say(self, kind: type[TextDelta | ReasoningDelta], text: str, event: WireEvent) -> Iterable[Delta]:
         if not text:
             return ()
-        self._template.learn(event, "text", text, kind)
+        self.template.learn(event, "text", text, kind)
         return (kind(text),)
 
     def _stop(self, payload: dict[str, Any]) -> Iterator[Delta]:

@@ -37,8 +37,7 @@ class OllamaDecoder:
 
     def __init__(self, extras: bool = False) -> None:
         self._calls = Calls()
-        self._template = TextTemplate("created_at")
-        self.glance = self._template.read
+        self.template = TextTemplate("created_at")
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
         payload = load_object(event.data)
@@ -57,9 +56,9 @@ class OllamaDecoder:
             yield TextDelta(text)
         if bool(text) != bool(thinking) and payload.get("done") is False and "tool_calls" not in message:
             if text:
-                self._template.learn(event, "content" if message.get("content") else "response", text, TextDelta)
+                self.template.learn(event, "content" if message.get("content") else "response", text, TextDelta)
             else:
-                self._template.learn(event, "thinking", thinking, ReasoningDelta)
+                self.template.learn(event, "thinking", thinking, ReasoningDelta)
         if message.get("tool_calls"):
             for entry in list_in(load_exactly(event.data)["message"]["tool_calls"]):
                 call = object_in(entry, "tool call")

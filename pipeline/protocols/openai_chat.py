@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -60,8 +60,7 @@ class OpenAIChatDecoder:
         self._usage: dict[str, Any] | None = None
         self._failed = False
         self._is_foreign = False  # whether there was an event without choices before any choice
-        self._template = TextTemplate()
-        self.glance = self._template.read
+        self.template = TextTemplate()
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
         try:
@@ -98,13 +97,23 @@ class OpenAIChatDecoder:
         choice.spoke = True
         kind = _TEXTS[key]
         if len(self._choices) == 1:
-            self._template.learn(event, key, value, partial(kind, choice=choice.number) if choice.number else kind)
+            self.template.learn(event, key, value, partial(kind, choice=choice.number) if choice.number else kind)
+        else:
+            self.template.learn_both(event, key, value, "index", partial(self._say, kind))
         return kind(value, choice.number)
+
+    def _say(self, kind: type[TextDelta | ReasoningDelta], text: str, index: bytes) -> Sequence[Delta]:
+        """What a piece of text gives that is for the choice with that index; nothing where it takes `_read`."""
+        choice = self._choices.get(int(index))
+        if choice is None or choice.has_reason:
+            return ()
+        choice.spoke = True
+        return (kind(text, choice.number),)
 
     def _go_on(self, choice: Choice, entry: Any, event: WireEvent) -> Delta | None:
         delta = choice.go_on(entry)
         if delta is not None and len(self._choices) == 1:
-            self._template.learn(event, "arguments", delta.args, partial(choice.add, entry["index"]))
+            self.template.learn(event, "arguments", delta.args, partial(choice.add, entry["index"]))
         return delta
 
     def _not_json(self, event: WireEvent) -> Iterable[Delta]:
@@ -122,7 +131,7 @@ class OpenAIChatDecoder:
         raise MalformedPayload("is not JSON")
 
     def _read(self, payload: dict[str, Any], event: WireEvent) -> Iterator[Delta]:
-        self._template.forget()  # a choice may come or end, and a call
+        self.template.forget()  # a choice may come or end, and a call
         if _object_arguments.search(event.data):
             payload = load_exactly(event.data)
         for choice in payload.get("choices") or ():

@@ -37,8 +37,7 @@ class OpenAICompletionsDecoder:
 
     def __init__(self, extras: bool = False) -> None:
         self._finished: dict[int, bool] = {}
-        self._template = TextTemplate()
-        self.glance = self._template.read
+        self.template = TextTemplate()
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
         data = event.data.strip()
@@ -62,11 +61,11 @@ class OpenAICompletionsDecoder:
                 self._finished[number] = False
             if text := text_in(choice.get("text"), "text"):
                 self._finished[number] = False  # a reason that more text follows was none
-                self._template.learn(event, "text", text, partial(TextDelta, choice=number) if number else TextDelta)
+                self.template.learn(event, "text", text, partial(TextDelta, choice=number) if number else TextDelta)
                 yield TextDelta(text, number)
             if reason := text_in(choice.get("finish_reason"), "finish_reason"):
                 self._finished[number] = True
-                self._template.forget()  # more text would take the reason back
+                self.template.forget()  # more text would take the reason back
                 yield Finish(finish_reason(reason), reason, number)
         if usage := object_in(payload.get("usage"), "usage"):
             yield usage_of(usage, "prompt_tokens", "completion_tokens", "total_tokens")

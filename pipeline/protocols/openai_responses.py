@@ -66,8 +66,7 @@ class OpenAIResponsesDecoder:
         self._raw_text: set[int] = set()  # the calls whose input is raw text
         self._heard: set[tuple[str, object, object]] = set()
         self._refused = False
-        self._template = TextTemplate("sequence_number", "item_id")
-        self.glance = self._template.read
+        self.template = TextTemplate("sequence_number", "item_id")
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
         data = event.data.strip()
@@ -78,7 +77,7 @@ class OpenAIResponsesDecoder:
         if kind == "response.function_call_arguments.delta":
             index, args = required_index(payload, "output_index"), required_text(payload, "delta")
             if index not in self._raw_text:
-                self._template.learn(event, "delta", args, partial(self._go_on, index))
+                self.template.learn(event, "delta", args, partial(self._go_on, index))
             return self._add(index, args)
         if type(kind) is not str or kind == "message":
             if payload.get("error"):
@@ -98,7 +97,7 @@ class OpenAIResponsesDecoder:
         self._heard.add(_place(stem, payload))
         pieces = self._say(stem, required_text(payload, "delta"))
         for piece in pieces:
-            self._template.learn(event, "delta", piece.text, type(piece))
+            self.template.learn(event, "delta", piece.text, type(piece))
         return pieces
 
     def _text_done(self, stem: str, payload: dict[str, Any]) -> Iterable[Delta]:

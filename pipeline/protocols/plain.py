@@ -35,8 +35,7 @@ class PlainDecoder:
     def __init__(self, extras: bool = False) -> None:
         self._extras = extras
         self._open: set[int] = set()
-        self._template = TextTemplate()
-        self.glance = self._template.read
+        self.template = TextTemplate()
         self._is_known = self._is_foreign = False  # whether there was an event of this dialect, or of another
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
@@ -61,7 +60,7 @@ class PlainDecoder:
             case "tool_call_delta":
                 args = text_in(payload["args"], "args")
                 index = self._opened(payload)
-                self._template.learn(event, "args", args, partial(self._go_on, index))
+                self.template.learn(event, "args", args, partial(self._go_on, index))
                 return (ToolCallDelta(index, args),) if args else ()
             case "tool_call_end":
                 index = self._opened(payload)
@@ -76,7 +75,7 @@ class PlainDecoder:
         return ()
 
     def _say(self, text: str, event: WireEvent) -> Iterable[Delta]:
-        self._template.learn(event, "delta", text, TextDelta)
+        self.template.learn(event, "delta", text, TextDelta)
         return (TextDelta(text),)
 
     def _start(self, payload: dict[str, Any]) -> ToolCallStart:

@@ -1,34 +1,74 @@
-"""`TextTemplate`: events that differ in one string alone need not be parsed again."""
+"""`TextTemplate`: events that differ in one string alone need be neither parsed again nor framed."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 import orjson
 
 from rillet.operators import Delta, WireEvent
 
-# What stands in a JSON string as it is: no quotes, backslashes, control characters and surrogates.
-_VERBATIM = r'[^"\\\x00-\x1f\ud800-\udfff]'
-# Fillers that some servers put last, so that an event's length does not tell that of its text.
-_FILLER = re.compile(rf'"(?:obfuscation|p)"\s*:\s*"({_VERBATIM}*)"\s*\}}\Z')
+# What stands in a JSON string as it is: no quotes, backslashes and control characters. Of what is skipped ASCII alone,
+# since nobody looks whether the rest is UTF-8.
+_VERBATIM = r'[^"\\\x00-\x1f]'
+_SKIPPED = r'"[^"\\\x00-\x1f\x80-\xff]*+"'
+_INSIDE = rf"{_VERBATIM}*+(?:\\[^\x00-\x1f]{_VERBATIM}*+)*+"
+_TEXT = rf'(?P<text>(?!"){_INSIDE})'
+_NUMBER = "(?:0|[1-9][0-9]{0,14})"
 # How often it is worth learning without reading anything, how many shapes are learnt, and how long those are.
 _TRIES = 8
 _MAX_SHAPES = 16
 _MAX_SHAPE = 1_000
 
-_TEXT = rf"({_VERBATIM}*+(?:\\.{_VERBATIM}*+)*+)"
-_STRING = f'"{_VERBATIM}*"'
-_NUMBER = "(?:0|[1-9][0-9]{0,14})"
+_BACKSLASH = ord("\\")
+_loads: Callable[[bytes], str] = orjson.loads  # of strings alone
 
-_never = re.compile("(?!)")
-_brackets = re.compile(r'"[\]} ]*')
-_text = re.compile(_TEXT)
+_inside = re.compile(_INSIDE)
+_digits = re.compile("[0-9]+")
+_last_filler = re.compile(rf'"p"\s*:\s*({_SKIPPED})\s*\}}\Z')
+_brackets = re.compile(r'"?[\]} ]*')
+_layout = re.compile(
+    rb"(?P<head>(?:event: ?(?P<type>[^\r\n]*)\r?\n)?data:(?P<space> ?))(?P<data>.*)(?P<blank>(?P<end>\r?\n)(?P=end))",
+    re.DOTALL,
+)
 
-Match: TypeAlias = Callable[[str, int], re.Match[str] | None]
 Make: TypeAlias = Callable[[str], Delta | None]
+MakeOfBoth: TypeAlias = Callable[[str, bytes], Sequence[Delta]]
+
+
+class _Value(NamedTuple):
+    """A value that may differ: where it is, and what matches it."""
+
+    start: int
+    end: int
+    pattern: str
+
+
+class _Shape(NamedTuple):
+    """What events like the one learnt are made of.
+
+    Attributes:
+        type: Their type.
+        start: Their beginning, up to the first value that may differ.
+        patterns: What matches each of those.
+        literals: What follows each of those.
+        close: What matches the end, after all of them.
+    """
+
+    type: str
+    start: str
+    patterns: tuple[str, ...]
+    literals: tuple[str, ...]
+    close: str
+
+    def rest(self, line_end: str = "\n", blank: str = "") -> re.Pattern[bytes]:
+        """What matches all that follows the start, where lines, and the event, end so."""
+        literals = (re.escape(literal.replace("\n", line_end)) for literal in self.literals)
+        close = self.close.replace("\\\n", re.escape(line_end)) + re.escape(blank)
+        return re.compile("".join((*map(str.__add__, self.patterns, literals), close)).encode())
 
 
 class TextTemplate:
@@ -36,24 +76,34 @@ class TextTemplate:
 
     The next piece of text mostly comes in an event that is otherwise the same. Between the same beginning and the same
     end, the inside of a string can be nothing but that value; so the event says what the learnt one said, with another
-    text. Blanks at the end may differ, and a filler may. A server whose events all differ is given up after a few
-    tries.
+    text. Blanks at the end may differ, and fillers may. A server whose events all differ is given up after a few tries.
 
     Args:
-        free: The keys, before the text, of strings and numbers that may differ too, since the dialect reads none.
+        free: The keys of strings and numbers that may differ too, since the dialect reads none of them.
     """
 
-    __slots__ = ("_at", "_free", "_known", "_make", "_match", "_start", "_tries", "_type")
+    __slots__ = ("_begin", "_free", "_known", "_make", "_make_of_both", "_match", "_read", "_shape", "_tries")
 
     def __init__(self, *free: str) -> None:
-        keys = "|".join(map(re.escape, free))
-        self._free = re.compile(rf'"(?:{keys})":\s*({_STRING}|{_NUMBER})') if free else _never
-        self._type = self._start = ""
-        self._at = 0
-        self._make: Make = _nothing
-        self._match: Match | None = None  # the text, and what follows it
-        self._known: dict[str, Match] = {}
+        keys = "|".join(map(re.escape, (*free, "obfuscation")))
+        self._free = re.compile(rf'"(?:{keys})"\s*:\s*({_SKIPPED}|{_NUMBER})')
+        self._known: set[tuple[object, ...]] = set()
         self._tries = _TRIES
+        self._make: Make = _nothing
+        self._make_of_both: MakeOfBoth | None = None
+        self.forget()
+
+    @property
+    def is_hopeful(self) -> bool:
+        """Whether it has learnt an event."""
+        return self._shape is not None
+
+    def forget(self) -> None:
+        """Something came after which the same event may mean something else."""
+        self._shape: _Shape | None = None
+        self._read: re.Pattern[bytes] | None = None  # matches the rest of the data
+        self._begin = b""
+        self._match: Callable[[bytes, int], re.Match[bytes] | None] | None = None  # the rest of the bytes after that
 
     def learn(self, event: WireEvent, key: str, text: str, make: Make) -> bool:
         """Learn an event, which was parsed, by the text that a key has in it; whether that could be done.
@@ -64,54 +114,162 @@ class TextTemplate:
             text: What it is; not empty.
             make: Gives what the next text there means; None where it takes the parsed event to tell.
         """
+        self._make, self._make_of_both = make, None
+        return self._learn(event, key, text, "")
+
+    def learn_both(self, event: WireEvent, key: str, text: str, beside: str, make: MakeOfBoth) -> bool:
+        """The same where a second value differs from event to event.
+
+        Args:
+            event: The event.
+            key: The key of the text.
+            text: What it is; not empty.
+            beside: The key of the other value, in which numbers differ.
+            make: Gives what the next text means beside such a value, which it gets as JSON; nothing where it takes the
+                parsed event to tell.
+        """
+        self._make_of_both = make
+        return self._learn(event, key, text, beside)
+
+    def read(self, event: WireEvent) -> Sequence[Delta]:
+        """What an event like the one learnt gives; nothing where it is not like it."""
+        shape, data = self._shape, event.data
+        if shape is None or not data.startswith(shape.start) or event.event != shape.type:
+            return ()
+        if self._read is None:
+            self._read = shape.rest()
+        try:
+            found = self._read.fullmatch(data[len(shape.start) :].encode())
+        except UnicodeEncodeError:  # half a surrogate pair
+            return ()
+        given = self._said(found) if found is not None else ()
+        if given:
+            self._tries = _TRIES
+        return given
+
+    def see(self, block: bytes) -> None:
+        """Learn how the server lays an event out: from the bytes of one like the one learnt, with its blank line."""
+        shape = self._shape
+        layout = _layout.fullmatch(block) if shape is not None and self._match is None else None
+        if shape is None or layout is None or (layout["type"] or b"message") != shape.type.encode():
+            return
+        line_end = layout["end"] + b"data: "
+        if layout["data"].count(b"\n") != (layout["data"].count(line_end) if layout["space"] else 0):
+            return
+        begin = layout["head"] + shape.start.encode().replace(b"\n", line_end)
+        match = shape.rest(line_end.decode(), layout["blank"].decode()).match
+        if block.startswith(begin) and match(block, len(begin)):
+            self._begin, self._match = begin, match
+
+    def skim(self, data: bytes, at: int) -> tuple[list[Delta], int, int]:
+        """Read events from their bytes, as long as they are like the one learnt.
+
+        Args:
+            data: The bytes.
+            at: Where an event begins in them.
+
+        Returns:
+            What they give, where the first other event begins, and how many they were.
+        """
+        deltas: list[Delta] = []
+        match, begin, make, both, count = self._match, self._begin, self._make, self._make_of_both, 0
+        if match is None:
+            return deltas, at, 0
+        skip = len(begin)
+        while data.startswith(begin, at) and (found := match(data, at + skip)):
+            raw = found["text"]
+            try:
+                text = _loads(b'"%b"' % raw) if _BACKSLASH in raw else raw.decode()
+            except ValueError:  # half a surrogate pair, or no UTF-8
+                break
+            if both is not None:
+                given = both(text, found["beside"])
+                if not given:
+                    break
+                deltas += given
+            else:
+                delta = make(text)
+                if delta is None:
+                    break
+                deltas.append(delta)
+            at = found.end()
+            count += 1
+        if count:
+            self._tries = _TRIES
+        return deltas, at, count
+
+    def _said(self, found: re.Match[bytes]) -> Sequence[Delta]:
+        """What an event gives; nothing where that can't be told."""
+        raw = found["text"]
+        try:
+            text = _loads(b'"%b"' % raw) if _BACKSLASH in raw else raw.decode()
+        except ValueError:
+            return ()
+        if self._make_of_both is not None:
+            return self._make_of_both(text, found["beside"])
+        delta = self._make(text)
+        return () if delta is None else (delta,)
+
+    def _learn(self, event: WireEvent, key: str, text: str, beside: str) -> bool:
+        self.forget()
         if not self._tries or not text:
             return False
-        data = event.data
         self._tries -= 1
-        self._match = None
-        places = [place.end() for place in re.finditer(rf'"{key}"\s*:\s*"', data)]
-        inside = _text.match(data, places[0]) if len(places) == 1 else None
-        if inside is not None and _unescaped(inside[1]) == text:
-            self._match = self._matcher(data, *inside.span(1))
-            self._type, self._make = event.event, make
-        return self._match is not None
+        values = list(_texts(event.data, key, text))
+        if beside:
+            values += _numbered(event.data, beside)
+        if len(values) == (2 if beside else 1):
+            values += self._fillers(event.data, values)
+            self._shape = self._shaped(event, sorted(values))
+        return self._shape is not None
 
-    def forget(self) -> None:
-        """Something came after which the same event may mean something else."""
-        self._match = None
+    def _fillers(self, data: str, values: Sequence[_Value]) -> Iterator[_Value]:
+        """What may differ although nobody reads it, beside these values."""
+        for found in (*self._free.finditer(data), *_last_filler.finditer(data)):
+            start, end = found.span(1)
+            if all(end <= value.start or start >= value.end for value in values):
+                yield _Value(start, end, _SKIPPED if found[1].startswith('"') else _NUMBER)
 
-    def read(self, event: WireEvent) -> Delta | None:
-        """What an event like the one learnt gives; None where it is not like it."""
+    def _shaped(self, event: WireEvent, values: Sequence[_Value]) -> _Shape | None:
+        """The shape of an event in which these values may differ; None where it is too long, or one too many."""
         data = event.data
-        if self._match is None or not data.startswith(self._start) or event.event != self._type:
+        literals = [data[value.end : after.start] for value, after in zip(values, values[1:], strict=False)]
+        shape = _Shape(
+            event.event,
+            data[: values[0].start],
+            tuple(value.pattern for value in values),
+            (*literals, ""),
+            _closed(data[values[-1].end :]),
+        )
+        pattern = shape[2:]
+        if sum(map(len, (*literals, shape.close))) > _MAX_SHAPE:
             return None
-        found = self._match(data, self._at)
-        if found is None:
+        if pattern not in self._known and len(self._known) == _MAX_SHAPES:
             return None
-        self._tries = _TRIES
-        text = _unescaped(found[1]) if "\\" in found[1] else found[1]
-        return self._make(text) if text else None
-
-    def _matcher(self, data: str, at: int, end: int) -> Match | None:
-        """What matches the text between two places and all around it that may differ; None where that is too much."""
-        free = list(self._free.finditer(data, 0, at))
-        start = free[0].start(1) if free else at
-        self._start, self._at = data[:start], start
-        if len(data) - start - (end - at) > _MAX_SHAPE:
-            return None
-        pieces: list[str] = []
-        for value in free:
-            pieces += re.escape(data[start : value.start(1)]), _STRING if value[1].startswith('"') else _NUMBER
-            start = value.end(1)
-        shape = "".join(pieces) + re.escape(data[start:at]) + _TEXT + _closed(data[end:])
-        if shape not in self._known and len(self._known) < _MAX_SHAPES:
-            self._known[shape] = re.compile(shape).fullmatch
-        return self._known.get(shape)
+        self._known.add(pattern)
+        return shape
 
 
 def _nothing(text: str) -> None:
     """What is made of a text before there is any."""
     del text
+
+
+def _texts(data: str, key: str, text: str) -> Iterator[_Value]:
+    """The inside of the string that a key has, where it is that text and no other key may be meant."""
+    places = [place.end() for place in re.finditer(rf'"{key}"\s*:\s*"', data)]
+    inside = _inside.match(data, places[0]) if len(places) == 1 else None
+    if inside is not None and _unescaped(inside[0]) == text:
+        yield _Value(*inside.span(), _TEXT)
+
+
+def _numbered(data: str, key: str) -> Iterator[_Value]:
+    """The value that a key has, where no other key may be meant; its numbers may differ."""
+    places = [place.end() for place in re.finditer(rf'"{key}"\s*:\s*', data)]
+    if len(places) == 1:
+        _, end = json.JSONDecoder().raw_decode(data, places[0])
+        pattern = _digits.sub(lambda _: _NUMBER, re.escape(data[places[0] : end]))
+        yield _Value(places[0], end, f"(?P<beside>{pattern})")
 
 
 def _unescaped(text: str) -> str:
@@ -123,9 +281,7 @@ def _unescaped(text: str) -> str:
 
 
 def _closed(end: str) -> str:
-    """What matches the part after the text."""
-    if filler := _FILLER.search(end):
-        return re.escape(end[: filler.start(1)]) + f"{_VERBATIM}*" + re.escape(end[filler.end(1) :])
+    """What matches the part after all values."""
     if _brackets.fullmatch(end):
         return " *".join(map(re.escape, end.replace(" ", "")))
     return re.escape(end)

@@ -37,7 +37,7 @@ def deltas_of(events: list[str]) -> tuple[list[Delta], type[Exception] | None]:
 
 
 class Unlearnt(TextTemplate):
-    def learn(self, event: WireEvent, key: str, text: str, make: Any) -> bool:
+    def _learn(self, event: WireEvent, key: str, text: str, beside: str) -> bool:
         return False
 
 
@@ -46,7 +46,7 @@ def learn(template: TextTemplate, data: str, key: str, text: str) -> bool:
 
 
 def read(template: TextTemplate, data: str) -> Delta | None:
-    return template.read(ServerSentEvent("message", data))
+    return next(iter(template.read(ServerSentEvent("message", data))), None)
 
 
 @given(
@@ -144,4 +144,4 @@ def test_what_was_forgotten_is_not_read() -> None:
 def test_an_event_of_another_type_is_not_read() -> None:
     template = TextTemplate()
     assert learn(template, EVENT % "a", "content", "a")
-    assert template.read(ServerSentEvent("error", EVENT % "b")) is None
+    assert template.read(ServerSentEvent("error", EVENT % "b")) == ()
