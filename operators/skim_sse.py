@@ -49,15 +49,36 @@ class SkimSse(Chain[bytes, Delta]):
     def take(self, batch: Sequence[bytes]) -> tuple[Sequence[Delta], Exception | None]:
         if len(batch) != 1:
             return self._take_each(batch)
-        data = self._held + batch[0] if self._held else batch[0]
-        self._held = b""
-        deltas, at = self._skim(data, 0)
-        return (deltas, None) if at == len(data) else (deltas, self._read(data, at, deltas))
+        data = batch[0]
+        if self._held:
+            data, self._held = self._held + data, b""
+        deltas: list[Delta] = []
+        at, size = 0, len(data)
+        while True:
+            if size - at <= self._room:
+                known, end, count = self._template.skim(data, at)
+                if count:
+                    self._room -= end - at
+                    self._skipped += end - at
+                    self._patience = _PATIENCE
+                    self._decode.skip(count, len(known))
+                    deltas = deltas + known if deltas else known
+                    at = end
+            if at == size:
+                return deltas, None
+            if self._may_hold(data, at):
+                self._held = data[at:]
+                return deltas, None
+            block = self._next_block(data, at)
+            fault = self._read(block, deltas)
+            at += len(block)
+            if fault is not None or at == size:
+                return deltas, fault
 
     def finish(self) -> Iterator[Delta]:
         held, self._held = self._held, b""
         deltas: list[Delta] = []
-        fault = self._read_plainly(held, deltas) if held else None
+        fault = self._read(held, deltas) if held else None
         yield from deltas
         if fault is not None:
             raise fault
@@ -72,37 +93,14 @@ class SkimSse(Chain[bytes, Delta]):
                 return deltas, fault
         return deltas, None
 
-    def _skim(self, data: bytes, at: int) -> tuple[list[Delta], int]:
-        """What the events from a place on give, as long as they are known, and where the first other begins."""
-        if len(data) - at > self._room:
-            return [], at
-        deltas, end, count = self._template.skim(data, at)
-        if count:
-            self._room -= end - at
-            self._skipped += end - at
-            self._patience = _PATIENCE
-            self._decode.skip(count, len(deltas))
-        return deltas, end
-
-    def _read(self, data: bytes, at: int, deltas: list[Delta]) -> Exception | None:
-        """The rest of a chunk: event by event, as long as there is hope that some more will be known."""
-        looks = self._patience or 1
-        while looks and self._template.is_hopeful and data.find(b"\n", at) >= 0 and (border := _find_border(data, at)):
-            block = data[at : border.end()]
-            if fault := self._read_plainly(block, deltas):
-                return fault
-            self._template.see(block)
-            looks = self._patience = max(self._patience - 1, 0)
-            known, at = self._skim(data, border.end())
-            if known:
-                deltas += known
-                looks = self._patience
-            if at == len(data):
-                return None
-        if self._may_hold(data, at):
-            self._held = data[at:]
-            return None
-        return self._read_plainly(data[at:], deltas)
+    def _next_block(self, data: bytes, at: int) -> bytes:
+        """What the two stages read next: one event, as long as there is hope that more are known; else all the rest."""
+        if (self._patience or not at) and self._template.is_hopeful and data.find(b"\n", at) >= 0:
+            border = _find_border(data, at)
+            if border is not None:
+                self._patience = max(self._patience - 1, 0)
+                return data[at : border.end()]
+        return data[at:]
 
     def _may_hold(self, data: bytes, at: int) -> bool:
         """Whether a rest is the beginning of an event that may be known, and nothing else."""
@@ -110,8 +108,8 @@ class SkimSse(Chain[bytes, Delta]):
             return False
         return (data.find(b"\n", at) < 0 and data.find(b"\r", at) < 0) or not _find_end(data, at)
 
-    def _read_plainly(self, data: bytes, deltas: list[Delta]) -> Exception | None:
-        """Let the two stages read some bytes."""
+    def _read(self, data: bytes, deltas: list[Delta]) -> Exception | None:
+        """Let the two stages read a block, and see how it is laid out."""
         self._frame.skip(self._skipped)
         self._skipped = 0
         events, fault = self._frame.take((data,))
@@ -120,4 +118,5 @@ class SkimSse(Chain[bytes, Delta]):
             deltas += given
             fault = own or fault
         self._room = self._frame.room
+        self._template.see(data)
         return fault

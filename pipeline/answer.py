@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from io import StringIO
 
 from rillet.operators import (
@@ -19,20 +19,18 @@ from rillet.operators import (
 )
 
 
-# What waits to be summed up, which costs half as much together as one by one.
-_TOGETHER = 16
-_NO_SUMS = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta))
-
-
 class Answer:
-    """What has arrived of an answer: add its deltas, and read its messages at any time."""
+    """What has arrived of an answer: add its deltas, and read its messages at any time.
+
+    Attributes:
+        is_empty: Nothing has arrived.
+    """
 
     def __init__(self) -> None:
         self._start()
 
     def _start(self) -> None:
-        self._arrived = False
-        self._waiting: list[Delta] = []
+        self.is_empty = True
         self._text: dict[int, StringIO] = {}
         self._reasoning: dict[int, StringIO] = {}
         self._refusal: dict[int, StringIO] = {}
@@ -40,48 +38,49 @@ class Answer:
         self._finishes: dict[int, Finish] = {}
         self._usage: Usage | None = None
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing has arrived."""
-        return not (self._arrived or self._waiting)
-
     def add(self, delta: Delta | Attempt) -> None:
         """Add the next delta; the cost does not grow with what is there. An `Attempt` starts afresh."""
-        if isinstance(delta, Attempt):
-            self._start()
-            self._arrived = True
+        self.is_empty = False
+        if isinstance(delta, ToolCallDelta):
+            return  # the call has it in the end
+        if isinstance(delta, TextDelta):
+            texts = self._text
+        elif isinstance(delta, ReasoningDelta):
+            texts = self._reasoning
+        elif isinstance(delta, RefusalDelta):
+            texts = self._refusal
         else:
-            self.extend((delta,))
+            self._add_other(delta)
+            return
+        if delta.choice not in texts:
+            texts[delta.choice] = StringIO()
+        texts[delta.choice].write(delta.text)
 
     def extend(self, deltas: Iterable[Delta]) -> None:
         """Add the next deltas."""
-        self._waiting += deltas
-        if len(self._waiting) >= _TOGETHER:
-            self._sum_up()
-
-    def _sum_up(self) -> None:
-        """Add what waits. Texts are joined without a look at each."""
-        deltas, self._waiting = self._waiting, []
-        kinds = {*map(type, deltas)}
-        self._arrived = self._arrived or bool(kinds)
-        if TextDelta in kinds:
-            _write(self._text, [delta for delta in deltas if isinstance(delta, TextDelta)])
-        if ReasoningDelta in kinds:
-            _write(self._reasoning, [delta for delta in deltas if isinstance(delta, ReasoningDelta)])
-        if RefusalDelta in kinds:
-            _write(self._refusal, [delta for delta in deltas if isinstance(delta, RefusalDelta)])
-        for delta in () if kinds <= _NO_SUMS else deltas:
-            if isinstance(delta, Usage):
+        texts = self._text
+        for delta in deltas:
+            if isinstance(delta, TextDelta) and delta.choice in texts:
+                texts[delta.choice].write(delta.text)
+            elif isinstance(delta, Usage):  # some providers send their figures with every piece of text
+                self.is_empty = False
                 self._usage = delta
-            elif isinstance(delta, ToolCall):
-                self._calls.setdefault(delta.choice, []).append(delta)
-            elif isinstance(delta, Finish):
-                self._finishes[delta.choice] = delta
+            else:
+                self.add(delta)
+
+    def _add_other(self, delta: Delta | Attempt) -> None:
+        if isinstance(delta, Usage):
+            self._usage = delta
+        elif isinstance(delta, ToolCall):
+            self._calls.setdefault(delta.choice, []).append(delta)
+        elif isinstance(delta, Finish):
+            self._finishes[delta.choice] = delta
+        elif isinstance(delta, Attempt):
+            self._start()
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """One `Message` for each choice that has said something; the first has the usage where none has."""
-        self._sum_up()
         choices = {*self._text, *self._reasoning, *self._refusal, *self._calls, *self._finishes}
         if not choices and self._usage is not None:
             choices = {0}
@@ -89,7 +88,6 @@ class Answer:
 
     def message(self, choice: int = 0) -> Message:
         """What has arrived of one choice."""
-        self._sum_up()
         return Message(
             _value(self._text.get(choice)),
             _value(self._reasoning.get(choice)),
@@ -99,13 +97,6 @@ class Answer:
             self._usage,
             choice,
         )
-
-
-def _write(texts: dict[int, StringIO], deltas: Sequence[TextDelta | ReasoningDelta | RefusalDelta]) -> None:
-    """Append pieces of text, each to its choice's."""
-    for choice in {delta.choice for delta in deltas}:
-        pieces = [delta.text for delta in deltas if delta.choice == choice]
-        texts.setdefault(choice, StringIO()).write("".join(pieces))
 
 
 def _value(text: StringIO | None) -> str:

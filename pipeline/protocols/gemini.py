@@ -47,6 +47,8 @@ MAX_GAP = 8
 MAX_STEPS = 200
 MAX_STEPS_IN_ALL = 50_000
 
+_COUNTS = ("promptTokenCount", "candidatesTokenCount", "totalTokenCount")
+
 Path: TypeAlias = tuple[str | int, ...]
 
 _step = re.compile(r"\.([^.\[\]]+)|\[(\d{1,9})\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
@@ -108,23 +110,26 @@ class GeminiDecoder:
             return ()
         self._candidates[number].finished = False  # a reason that more text follows was none
         kind = ReasoningDelta if parts[0].get("thought") else TextDelta
-        if "usageMetadata" in payload:
+        figures = object_in(payload.get("usageMetadata"), "usageMetadata")
+        if "promptTokenCount" in figures:
             self.template.learn_both(event, "text", text, "usageMetadata", partial(self._say, kind, number))
         else:
             self.template.learn(event, "text", text, partial(kind, choice=number) if number else kind)
-        return (kind(text, number), *self._count(payload.get("usageMetadata")))
+        return (kind(text, number), *self._count(figures))
 
-    def _say(
-        self, kind: type[TextDelta | ReasoningDelta], number: int, text: str, usage: bytes
-    ) -> Sequence[Delta]:
-        return (kind(text, number), *self._count(orjson.loads(usage)))
+    def _say(self, kind: type[TextDelta | ReasoningDelta], number: int, text: str, usage: bytes) -> Sequence[Delta]:
+        """What a piece of text gives beside such figures."""
+        figures: dict[str, Any] = orjson.loads(usage)
+        if figures == self._usage:
+            return (kind(text, number),)
+        self._usage = figures
+        return kind(text, number), usage_of(figures, *_COUNTS)
 
-    def _count(self, figures: object) -> Sequence[Usage]:
-        usage = object_in(figures, "usageMetadata")
-        if "promptTokenCount" not in usage or usage == self._usage:
+    def _count(self, figures: dict[str, Any]) -> Sequence[Usage]:
+        if "promptTokenCount" not in figures or figures == self._usage:
             return ()
-        self._usage = usage
-        return (usage_of(usage, "promptTokenCount", "candidatesTokenCount", "totalTokenCount"),)
+        self._usage = figures
+        return (usage_of(figures, *_COUNTS),)
 
     def _read(self, payload: dict[str, Any]) -> Iterator[Delta]:
         self.template.forget()  # a candidate may come or end
@@ -137,7 +142,7 @@ class GeminiDecoder:
                 check_choice(number, self._candidates)
                 self._candidates[number] = _Candidate(number, self._extras)
             yield from self._candidates[number].read(candidate)
-        yield from self._count(payload.get("usageMetadata"))
+        yield from self._count(object_in(payload.get("usageMetadata"), "usageMetadata"))
         if "promptFeedback" in payload:
             self._check(object_in(payload["promptFeedback"], "promptFeedback"))
 
@@ -184,8 +189,8 @@ class _Candidate:
             if call:
                 raise MalformedPayload("goes on with a function call that is not open, or has arguments and no name")
             return
-        for partial in list_in(call.get("partialArgs")):
-            self._growing.add(object_in(partial, "partialArgs"))
+        for piece in list_in(call.get("partialArgs")):
+            self._growing.add(object_in(piece, "partialArgs"))
         if not call.get("willContinue"):
             yield from self._close()
 

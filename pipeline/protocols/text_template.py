@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 import orjson
@@ -30,9 +31,10 @@ _inside = re.compile(_INSIDE)
 _digits = re.compile("[0-9]+")
 _last_filler = re.compile(rf'"p"\s*:\s*({_SKIPPED})\s*\}}\Z')
 _brackets = re.compile(r'"?[\]} ]*')
+# One event, and nothing else.
 _layout = re.compile(
-    rb"(?P<head>(?:event: ?(?P<type>[^\r\n]*)\r?\n)?data:(?P<space> ?))(?P<data>.*)(?P<blank>(?P<end>\r?\n)(?P=end))",
-    re.DOTALL,
+    rb"(?P<head>(?:event: ?(?P<type>[^\r\n]*+)\r?\n)?data: ?)"
+    rb"[^\r\n]*+(?:\r?\ndata: [^\r\n]*+)*+(?P<blank>(?P<end>\r?\n)(?P=end))"
 )
 
 Make: TypeAlias = Callable[[str], Delta | None]
@@ -53,22 +55,23 @@ class _Shape(NamedTuple):
     Attributes:
         type: Their type.
         start: Their beginning, up to the first value that may differ.
-        patterns: What matches each of those.
-        literals: What follows each of those.
-        close: What matches the end, after all of them.
+        patterns: What matches each of those, and after the last one blanks and brackets.
+        literals: What stands between two of them.
+        end: What they end with. It is no part of a pattern: where it has the stream's own id, a pattern would have to
+            be compiled for each stream, which takes as long as reading a hundred events.
     """
 
     type: str
     start: str
     patterns: tuple[str, ...]
     literals: tuple[str, ...]
-    close: str
+    end: str
 
-    def rest(self, line_end: str = "\n", blank: str = "") -> re.Pattern[bytes]:
-        """What matches all that follows the start, where lines, and the event, end so."""
-        literals = (re.escape(literal.replace("\n", line_end)) for literal in self.literals)
-        close = self.close.replace("\\\n", re.escape(line_end)) + re.escape(blank)
-        return re.compile("".join((*map(str.__add__, self.patterns, literals), close)).encode())
+    def values(self, line_end: str = "\n", blank: str = "") -> re.Pattern[bytes]:
+        """What matches all that stands between the start and the end, where lines end so, and an event without end."""
+        literals = [re.escape(literal.replace("\n", line_end)) for literal in self.literals]
+        last = "" if self.end else re.escape(blank)
+        return re.compile("".join(map(str.__add__, self.patterns, (*literals, last))).encode())
 
 
 class TextTemplate:
@@ -82,7 +85,7 @@ class TextTemplate:
         free: The keys of strings and numbers that may differ too, since the dialect reads none of them.
     """
 
-    __slots__ = ("_begin", "_free", "_known", "_make", "_make_of_both", "_match", "_read", "_shape", "_tries")
+    __slots__ = ("_begin", "_end", "_free", "_known", "_make", "_make_of_both", "_match", "_shape", "_tries", "_values")
 
     def __init__(self, *free: str) -> None:
         keys = "|".join(map(re.escape, (*free, "obfuscation")))
@@ -101,9 +104,9 @@ class TextTemplate:
     def forget(self) -> None:
         """Something came after which the same event may mean something else."""
         self._shape: _Shape | None = None
-        self._read: re.Pattern[bytes] | None = None  # matches the rest of the data
-        self._begin = b""
-        self._match: Callable[[bytes, int], re.Match[bytes] | None] | None = None  # the rest of the bytes after that
+        self._values: re.Pattern[bytes] | None = None  # matches the values in the data
+        self._begin = self._end = b""
+        self._match: Callable[[bytes, int], re.Match[bytes] | None] | None = None  # those in bytes, between the two
 
     def learn(self, event: WireEvent, key: str, text: str, make: Make) -> bool:
         """Learn an event, which was parsed, by the text that a key has in it; whether that could be done.
@@ -136,13 +139,16 @@ class TextTemplate:
         shape, data = self._shape, event.data
         if shape is None or not data.startswith(shape.start) or event.event != shape.type:
             return ()
-        if self._read is None:
-            self._read = shape.rest()
+        if self._values is None:
+            self._values = shape.values()
         try:
-            found = self._read.fullmatch(data[len(shape.start) :].encode())
+            rest = data[len(shape.start) :].encode()
         except UnicodeEncodeError:  # half a surrogate pair
             return ()
-        given = self._said(found) if found is not None else ()
+        found = self._values.match(rest)
+        if found is None or rest[found.end() :] != shape.end.encode():
+            return ()
+        given = self._said(found)
         if given:
             self._tries = _TRIES
         return given
@@ -154,12 +160,12 @@ class TextTemplate:
         if shape is None or layout is None or (layout["type"] or b"message") != shape.type.encode():
             return
         line_end = layout["end"] + b"data: "
-        if layout["data"].count(b"\n") != (layout["data"].count(line_end) if layout["space"] else 0):
-            return
         begin = layout["head"] + shape.start.encode().replace(b"\n", line_end)
-        match = shape.rest(line_end.decode(), layout["blank"].decode()).match
-        if block.startswith(begin) and match(block, len(begin)):
-            self._begin, self._match = begin, match
+        values = shape.values(line_end.decode(), layout["blank"].decode())
+        found = values.match(block, len(begin)) if block.startswith(begin) else None
+        end = shape.end.encode().replace(b"\n", line_end) + layout["blank"] if shape.end else b""
+        if found is not None and block[found.end() :] == end:
+            self._begin, self._match, self._end = begin, values.match, end
 
     def skim(self, data: bytes, at: int) -> tuple[list[Delta], int, int]:
         """Read events from their bytes, as long as they are like the one learnt.
@@ -172,11 +178,14 @@ class TextTemplate:
             What they give, where the first other event begins, and how many they were.
         """
         deltas: list[Delta] = []
-        match, begin, make, both, count = self._match, self._begin, self._make, self._make_of_both, 0
+        match, begin, end, make, both = self._match, self._begin, self._end, self._make, self._make_of_both
         if match is None:
             return deltas, at, 0
-        skip = len(begin)
+        skip, close, count = len(begin), len(end), 0
         while data.startswith(begin, at) and (found := match(data, at + skip)):
+            after = found.end()
+            if end and not data.startswith(end, after):
+                break
             raw = found["text"]
             try:
                 text = _loads(b'"%b"' % raw) if _BACKSLASH in raw else raw.decode()
@@ -192,7 +201,7 @@ class TextTemplate:
                 if delta is None:
                     break
                 deltas.append(delta)
-            at = found.end()
+            at = after + close
             count += 1
         if count:
             self._tries = _TRIES
@@ -212,7 +221,7 @@ class TextTemplate:
 
     def _learn(self, event: WireEvent, key: str, text: str, beside: str) -> bool:
         self.forget()
-        if not self._tries or not text:
+        if not self._tries or not text or not _is_unicode(event.data):
             return False
         self._tries -= 1
         values = list(_texts(event.data, key, text))
@@ -232,21 +241,18 @@ class TextTemplate:
 
     def _shaped(self, event: WireEvent, values: Sequence[_Value]) -> _Shape | None:
         """The shape of an event in which these values may differ; None where it is too long, or one too many."""
-        data = event.data
-        literals = [data[value.end : after.start] for value, after in zip(values, values[1:], strict=False)]
-        shape = _Shape(
-            event.event,
-            data[: values[0].start],
-            tuple(value.pattern for value in values),
-            (*literals, ""),
-            _closed(data[values[-1].end :]),
-        )
-        pattern = shape[2:]
-        if sum(map(len, (*literals, shape.close))) > _MAX_SHAPE:
+        data, end = event.data, event.data[values[-1].end :]
+        literals = tuple(data[value.end : after.start] for value, after in pairwise(values))
+        patterns = [value.pattern for value in values]
+        if _brackets.fullmatch(end):  # some servers put blanks among them
+            patterns[-1] += " *".join(map(re.escape, end.replace(" ", "")))
+            end = ""
+        shape = _Shape(event.event, data[: values[0].start], tuple(patterns), literals, end)
+        if sum(map(len, literals)) > _MAX_SHAPE:
             return None
-        if pattern not in self._known and len(self._known) == _MAX_SHAPES:
+        if shape[2:4] not in self._known and len(self._known) == _MAX_SHAPES:
             return None
-        self._known.add(pattern)
+        self._known.add(shape[2:4])
         return shape
 
 
@@ -272,16 +278,18 @@ def _numbered(data: str, key: str) -> Iterator[_Value]:
         yield _Value(places[0], end, f"(?P<beside>{pattern})")
 
 
+def _is_unicode(text: str) -> bool:
+    """Whether it has no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _unescaped(text: str) -> str:
     """What the inside of a JSON string says, "" where that is no text."""
     try:
         return str(orjson.loads(f'"{text}"'))
     except orjson.JSONDecodeError:
         return ""
-
-
-def _closed(end: str) -> str:
-    """What matches the part after all values."""
-    if _brackets.fullmatch(end):
-        return " *".join(map(re.escape, end.replace(" ", "")))
-    return re.escape(end)
