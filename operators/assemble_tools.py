@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from reactivex import Observable
 
-from .deltas import Delta, Done, ToolCall, ToolCallDelta, ToolCallEnd, ToolCallStart, is_attempt, only_passing
+from .deltas import PASSING, Delta, Done, ToolCall, ToolCallDelta, ToolCallEnd, ToolCallStart, is_attempt, only_passing
 from .errors import LimitExceeded, MalformedPayload, MalformedToolArguments, StreamError
 from .open_calls import OpenCall, OpenCalls
 from .parse_arguments import parse_arguments
@@ -30,7 +30,9 @@ class AssembleTools(BatchStage[Delta, Delta]):
         open_calls, limit = self.open, self._limit
         try:
             for delta in batch:
-                if isinstance(delta, ToolCallDelta):
+                if delta.__class__ in PASSING:
+                    given.append(delta)
+                elif isinstance(delta, ToolCallDelta):
                     call = open_calls.get((delta.choice, delta.index))
                     if call is None:
                         raise MalformedPayload(f"a fragment for tool call {delta.index}, which is not open")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol
 
 from reactivex import Observable
 
@@ -21,6 +21,8 @@ SHAPE_ERRORS = (LookupError, TypeError, AttributeError, ValueError, ArithmeticEr
 
 class Decoder(Protocol):
     """One stream of a dialect: it reads events, keeps what it must, and knows what "done" means.
+
+    One that has an attribute `template`, a `Template`, need not read what that knows at sight.
 
     A payload whose shape is not the dialect's may surface as the `KeyError`, `TypeError`, … that reading it raised:
     `decode_deltas` makes a `MalformedPayload` of it.
@@ -51,22 +53,16 @@ class Template(Protocol):
         """Learn how a server lays out an event, from the bytes of the one that was decoded last."""
         ...
 
+    def may_begin(self, data: bytes, /) -> bool:
+        """Whether some bytes may be the beginning of an event that is known."""
+        ...
+
     def skim(self, data: bytes, at: int, /) -> tuple[list[Delta], int, int]:
         """What events give as long as they are known, where in the bytes that ends, and how many they were."""
         ...
 
     def forget(self) -> None:
         """Know nothing until another event is learnt."""
-        ...
-
-
-@runtime_checkable
-class TemplatedDecoder(Decoder, Protocol):
-    """A decoder that knows its commonest events at sight."""
-
-    @property
-    def template(self) -> Template:
-        """What it knows."""
         ...
 
 
@@ -100,7 +96,7 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
     def __init__(self, protocol: WireProtocol, *, extras: bool = False) -> None:
         self._protocol = protocol
         self._decoder = protocol.decoder(extras)
-        self.template = self._decoder.template if isinstance(self._decoder, TemplatedDecoder) else None
+        self.template: Template | None = getattr(self._decoder, "template", None)
         self._read = _read_nothing if self.template is None else self.template.read
         self.events_seen = 0
         self._done = False

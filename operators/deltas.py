@@ -164,13 +164,14 @@ def is_attempt(item: object) -> bool:
     return isinstance(item, Attempt)
 
 
-_PASSING = frozenset((TextDelta, ReasoningDelta, RefusalDelta, Usage, Finish, ProviderEvent))
+PASSING = frozenset((TextDelta, ReasoningDelta, RefusalDelta, Usage, Finish, ProviderEvent))
+"""The kinds that concern neither a tool call nor the end."""
 
 
 def only_passing(deltas: Iterable[Delta]) -> bool:
     """Whether none of them concerns a tool call or the end, as few do: what follows those need not look closer."""
     for delta in deltas:  # noqa: SIM110 - a generator costs three times as much
-        if delta.__class__ not in _PASSING:
+        if delta.__class__ not in PASSING:
             return False
     return True
 

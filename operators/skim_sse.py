@@ -11,12 +11,11 @@ from .events import DataEvent
 from .frame_sse import FrameSse
 from .stage import Chain
 
-# After so many events in a row that were not known, one in each chunk is looked at.
+# After so many events in a row that were not known, only the first in each chunk is looked at.
 _PATIENCE = 16
 _MAX_HELD = 4_096  # so that small chunks cost linear time
 
 _find_border = re.compile(rb"\n\r?\n").search
-_find_end = re.compile(rb"\n[\r\n]|\r\r").search
 
 
 class SkimSse(Chain[bytes, Delta]):
@@ -29,6 +28,9 @@ class SkimSse(Chain[bytes, Delta]):
         frame: The framing.
         decode: The decoding.
         template: Knows events at sight.
+
+    Attributes:
+        bytes_seen: How many bytes were fed.
     """
 
     def __init__(self, frame: FrameSse[DataEvent], decode: DecodeDeltas, template: Template) -> None:
@@ -38,18 +40,15 @@ class SkimSse(Chain[bytes, Delta]):
         self._template = template
         self._room: float = 0  # so many bytes may be skipped, since an event begins with the next one
         self._skipped = 0  # so many were, and the framing does not know it yet
+        self.bytes_seen = 0
         self._held = b""  # the beginning of an event, after others that were known
         self._patience = _PATIENCE
-
-    @property
-    def bytes_seen(self) -> int:
-        """How many bytes were fed."""
-        return self._frame.bytes_seen + self._skipped + len(self._held)
 
     def take(self, batch: Sequence[bytes]) -> tuple[Sequence[Delta], Exception | None]:
         if len(batch) != 1:
             return self._take_each(batch)
         data = batch[0]
+        self.bytes_seen += len(data)
         if self._held:
             data, self._held = self._held + data, b""
         deltas: list[Delta] = []
@@ -66,7 +65,7 @@ class SkimSse(Chain[bytes, Delta]):
                     at = end
             if at == size:
                 return deltas, None
-            if self._may_hold(data, at):
+            if size - at <= _MAX_HELD and self._may_hold(data[at:]):
                 self._held = data[at:]
                 return deltas, None
             block = self._next_block(data, at)
@@ -95,18 +94,19 @@ class SkimSse(Chain[bytes, Delta]):
 
     def _next_block(self, data: bytes, at: int) -> bytes:
         """What the two stages read next: one event, as long as there is hope that more are known; else all the rest."""
-        if (self._patience or not at) and self._template.is_hopeful and data.find(b"\n", at) >= 0:
+        is_worth_it = self._patience or (not at and self._template.is_hopeful)
+        if is_worth_it and data.find(b"\n", at) >= 0:
             border = _find_border(data, at)
             if border is not None:
                 self._patience = max(self._patience - 1, 0)
                 return data[at : border.end()]
         return data[at:]
 
-    def _may_hold(self, data: bytes, at: int) -> bool:
+    def _may_hold(self, rest: bytes) -> bool:
         """Whether a rest is the beginning of an event that may be known, and nothing else."""
-        if not self._template.is_hopeful or len(data) - at > min(self._room, _MAX_HELD) or data[at] not in b"de":
+        if len(rest) > self._room or not self._template.may_begin(rest):
             return False
-        return (data.find(b"\n", at) < 0 and data.find(b"\r", at) < 0) or not _find_end(data, at)
+        return rest.find(b"\n\n") < 0 and rest.find(b"\n\r") < 0 and rest.find(b"\r\r") < 0
 
     def _read(self, data: bytes, deltas: list[Delta]) -> Exception | None:
         """Let the two stages read a block, and see how it is laid out."""

@@ -78,7 +78,8 @@ class StreamAssembler:
             _, self._error = collected(self._chain.finish)
         if self._error is not None:
             raise self._error
-        return self.message.text, list(self.message.tool_calls)
+        message = self.message
+        return message.text, list(message.tool_calls)
 
     @property
     def message(self) -> Message:

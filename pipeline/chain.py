@@ -95,7 +95,8 @@ class DeltaChain(Chain[bytes, Delta]):
             deltas, malformed = self._assemble.take(deltas)
             fault = malformed or fault
             if deltas and deltas[-1].__class__ is Done:  # nothing is decoded after it
-                deltas, unclosed = self._require.take(deltas)
+                done, unclosed = self._require.take(deltas[-1:])
+                deltas = deltas if done else deltas[:-1]
                 self.closed = self._require.closed
                 fault = None if self.closed else unclosed or fault
         self._answer.extend(deltas)

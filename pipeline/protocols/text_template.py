@@ -167,6 +167,10 @@ class TextTemplate:
         if found is not None and block[found.end() :] == end:
             self._begin, self._match, self._end = begin, values.match, end
 
+    def may_begin(self, data: bytes) -> bool:
+        """Whether some bytes may be the beginning of an event like the one learnt."""
+        return self._match is not None and (data.startswith(self._begin) or self._begin.startswith(data))
+
     def skim(self, data: bytes, at: int) -> tuple[list[Delta], int, int]:
         """Read events from their bytes, as long as they are like the one learnt.
 

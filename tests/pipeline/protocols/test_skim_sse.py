@@ -1,0 +1,296 @@
+"""Events that are read from their bytes give what framing and parsing give: with every chunk the same deltas."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import Any, Literal, TypeAlias
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from wire_events import EVENTS, OPENINGS, mostly
+
+from rillet.operators import Delta, Done, ReasoningDelta, TextDelta, ToolCallDelta, Usage, WireEvent
+from rillet.operators.errors import StreamError
+from rillet.operators.meter import Meter, metering
+from rillet.operators.skim_sse import SkimSse
+from rillet.operators.stage import collected
+from rillet.pipeline import Limits
+from rillet.pipeline.chain import DeltaChain
+from rillet.pipeline.protocols import PROTOCOLS
+from rillet.pipeline.protocols.text_template import TextTemplate
+
+Outcome: TypeAlias = tuple[list[list[Delta]], str, int, int | None, tuple[int, int]]
+"""The deltas, chunk by chunk; the fault; how many events, and bytes up to the fault; what was metered."""
+
+SSE = [name for name in EVENTS if PROTOCOLS[name].framing == "sse"]
+LineEnd: TypeAlias = Literal["\n", "\r\n", "\r"]
+
+
+class Unlearnt(TextTemplate):
+    """A template that learns nothing."""
+
+    def _learn(self, event: WireEvent, key: str, text: str, beside: str) -> bool:
+        return False
+
+
+def outcome(protocol: str, chunks: Iterable[bytes], limits: Limits, *, extras: bool = False) -> Outcome:
+    meter, fault, deltas = Meter(), None, list[list[Delta]]()
+    with metering(meter):
+        chain = DeltaChain(protocol, limits=limits, extras=extras)
+    for chunk in chunks:
+        given, fault = chain.take((chunk,))
+        deltas.append(list(given))
+        if fault is not None or chain.closed:
+            break
+    else:
+        last, fault = collected(chain.finish)
+        deltas.append(last)
+    assert fault is None or isinstance(fault, StreamError)
+    counted = meter.deltas, meter.heartbeats
+    return deltas, f"{type(fault).__name__}: {fault}", chain.events_seen, fault and fault.bytes_seen, counted
+
+
+def both_ways(protocol: str, chunks: Sequence[bytes], limits: Limits = Limits()) -> tuple[Outcome, Outcome]:  # noqa: B008
+    """What the chunks give with a template, and without."""
+    shortly = outcome(protocol, chunks, limits)
+    module = import_module(f"rillet.pipeline.protocols.{protocol.replace('-', '_')}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "TextTemplate", Unlearnt)
+        return shortly, outcome(protocol, chunks, limits)
+
+
+class Layout:
+    """How a server writes its events."""
+
+    def __init__(self, line_end: LineEnd, space: str, *, typed: bool, before: str, indented: bool) -> None:
+        self._line_end = line_end
+        self._space = space
+        self._typed = typed
+        self._before = before
+        self._indent = 1 if indented else None
+
+    def bytes_of(self, payload: dict[str, Any], *, ascii_only: bool) -> bytes:
+        """One event."""
+        data = json.dumps(payload, ensure_ascii=ascii_only, indent=self._indent)
+        kind = payload.get("type")
+        lines = [self._before] if self._before else []
+        lines += [f"event:{self._space}{kind}"] if self._typed and isinstance(kind, str) else []
+        lines += [f"data:{self._space}{line}" for line in data.split("\n")]
+        return self._line_end.join([*lines, "", ""]).encode(errors="replace")
+
+
+layouts = st.builds(
+    Layout,
+    st.sampled_from(["\n", "\n", "\r\n", "\r"]),
+    st.sampled_from([" ", " ", ""]),
+    typed=st.booleans(),
+    before=mostly(st.just(""), st.sampled_from([": ping", "id: 7", "retry: 5"])),
+    indented=mostly(st.just(False), st.just(True)),
+)
+
+
+@st.composite
+def streams(draw: st.DrawFn, protocol: str) -> bytes:
+    """Events, each of them once or some times, mostly in one layout; a byte may be wrong."""
+    layout, ascii_only = draw(layouts), draw(st.booleans())
+    payloads = [OPENINGS[protocol]] if protocol in OPENINGS and draw(st.booleans()) else []
+    for payload in draw(st.lists(EVENTS[protocol], max_size=8)):
+        payloads += [payload] * draw(st.integers(1, 4))
+    body = bytearray()
+    for payload in payloads:
+        written = layout if draw(st.integers(0, 19)) else draw(layouts)
+        body += written.bytes_of(payload, ascii_only=ascii_only)
+    body += draw(st.sampled_from([b"", b"", b"data: [DONE]\n\n", b"data: {", b'{"error":{"message":"no"}}\n']))
+    if body and draw(st.integers(0, 9)) == 7:
+        body[draw(st.integers(0, len(body) - 1))] = draw(st.integers(0, 255))
+    return bytes(body)
+
+
+@st.composite
+def chunked(draw: st.DrawFn, body: bytes) -> list[bytes]:
+    """The bytes in chunks: an event each, or cut anywhere."""
+    if draw(st.booleans()):
+        return [piece + b"\n\n" for piece in body.split(b"\n\n")]
+    size = draw(st.sampled_from([1, 7, 60, 300, 10_000]))
+    dice = random.Random(draw(st.integers(0, 2**16)))
+    places = [0]
+    while places[-1] < len(body):
+        places.append(min(places[-1] + dice.randint(1, 2 * size), len(body)))
+    return [body[a:b] for a, b in zip(places, places[1:], strict=False)]
+
+
+@pytest.mark.parametrize("protocol", SSE)
+@given(data=st.data())
+@settings(max_examples=150)
+def test_with_and_without_it_every_chunk_gives_the_same(protocol: str, data: st.DataObject) -> None:
+    body = data.draw(streams(protocol))
+    small = st.none() | st.integers(1, 2 * len(body) + 1)
+    limits = data.draw(mostly(st.just(Limits()), st.builds(Limits, small, small, small, small)))
+    shortly, plainly = both_ways(protocol, data.draw(chunked(body)), limits)
+    if shortly[1].startswith("InvalidUtf8"):  # in what waits for the rest of its event, it is found a little later
+        assert sum(shortly[0], []) == sum(plainly[0], [])
+        assert shortly[1] == plainly[1]
+    else:
+        assert shortly == plainly
+
+
+CHAT = '{"id":"c","choices":[{"index":%d,"delta":{"content":"%s"},"finish_reason":null}]}'
+GEMINI = (
+    '{"candidates":[{"index":0,"content":{"parts":[{"text":"%s"}]}}],'
+    '"usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":%d},"responseId":"r"}'
+)
+RESPONSE = (
+    '{"type":"response.output_text.delta","delta":"%s","item_id":"%s","obfuscation":"x","output_index":0,'
+    '"sequence_number":%d}'
+)
+
+
+def chain_after(protocol: str, *events: str) -> DeltaChain:
+    """A chain that has read some events, whose decoder must not read any more."""
+    chain = DeltaChain(protocol)
+    for event in events:
+        assert chain.take((event.encode(),))[1] is None
+    stage = chain.stages[0]
+    assert isinstance(stage, SkimSse)
+    return chain
+
+
+def sse(data: str, blank: str = "\n\n") -> str:
+    return f"data: {data}{blank}"
+
+
+def skimmed(chain: DeltaChain, chunk: str, monkeypatch: pytest.MonkeyPatch) -> list[Delta]:
+    """What a chunk gives of which nothing is framed."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("it was framed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rillet.operators.frame_sse.FrameSse.take", refuse)
+        given, fault = chain.take((chunk.encode(),))
+    assert fault is None
+    return list(given)
+
+
+@pytest.mark.parametrize("blank", ["\n\n", "\r\n\r\n"])
+def test_an_event_like_the_last_is_not_framed(blank: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = chain_after("openai-chat", *(sse(CHAT % (0, text), blank) for text in ("", "a", "b")))
+    chunk = sse(CHAT % (0, "c"), blank) + sse(CHAT % (0, 'é\\n\\"'), blank)
+    assert skimmed(chain, chunk, monkeypatch) == [TextDelta("c"), TextDelta('é\n"')]
+    assert chain.events_seen == 5
+    assert chain.message().text == 'abcé\n"'
+
+
+def test_the_beginning_of_one_waits_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = chain_after("openai-chat", *(sse(CHAT % (0, text)) for text in ("", "a", "b")))
+    whole = sse(CHAT % (0, "c"))
+    for cut in range(1, len(whole)):
+        assert skimmed(chain, whole[:cut], monkeypatch) == []
+        assert skimmed(chain, whole[cut:] + whole, monkeypatch) == [TextDelta("c")] * 2
+
+
+def test_choices_that_take_turns_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    heads = [sse(CHAT % (index, "")) for index in range(3)]
+    chain = chain_after("openai-chat", *heads, sse(CHAT % (0, "a")), sse(CHAT % (1, "b")))
+    chunk = sse(CHAT % (2, "c")) + sse(CHAT % (0, "d"))
+    assert skimmed(chain, chunk, monkeypatch) == [TextDelta("c", 2), TextDelta("d", 0)]
+
+
+def test_figures_come_with_every_piece_of_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [sse(GEMINI % (text, count), "\r\n\r\n") for count, text in enumerate("abcdd")]
+    chain = chain_after("gemini", *events[:3])
+    last = {"promptTokenCount": 3, "candidatesTokenCount": 4}
+    assert skimmed(chain, events[4], monkeypatch) == [TextDelta("d"), Usage(3, 4, None, last)]
+    assert skimmed(chain, events[4], monkeypatch) == [TextDelta("d")]
+
+
+def test_what_the_dialect_does_not_read_may_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [sse(RESPONSE % (text, f"msg_{number}", number)) for number, text in enumerate("abc", 9)]
+    chain = chain_after("openai-responses", *events[:2])
+    assert skimmed(chain, events[2], monkeypatch) == [TextDelta("c")]
+
+
+def test_nothing_is_known_after_the_end() -> None:
+    chain = chain_after("openai-chat", *(sse(CHAT % (0, text)) for text in ("", "a", "b")))
+    end = sse('{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}') + sse("[DONE]")
+    given, fault = chain.take(((end + sse(CHAT % (0, "c"))).encode(),))
+    assert (given[-1], fault, chain.closed) == (Done(), None, True)
+    assert chain.message().text == "ab"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        CHAT % (0, "\\ud800"),
+        CHAT % (0, "\\x"),
+        CHAT % (0, ""),
+        CHAT % (1, "x"),
+        CHAT.replace("null", '"stop"') % (0, "x"),
+        (CHAT % (0, "x"))[:-1],
+        (CHAT % (0, "x")) + " ",
+        (CHAT % (0, "x")) + "\ndata: ",
+        (CHAT % (0, "x")) + "\nevent: error",
+        (CHAT % (0, "x")) + "\rdata: x",
+        (CHAT % (0, "x")) + "\nid: 5",
+    ],
+)
+def test_what_only_looks_like_the_last(rest: str) -> None:
+    body = "".join(sse(data) for data in (CHAT % (0, ""), CHAT % (0, "a"), CHAT % (0, "b"), rest, CHAT % (0, "c")))
+    for chunks in ([body.encode()], [event.encode() + b"\n\n" for event in body.split("\n\n")]):
+        shortly, plainly = both_ways("openai-chat", chunks)
+        assert shortly == plainly
+
+
+@pytest.mark.parametrize("wrong", [b"\xff", b"\xe2\x82", b"\x00", b"\xed\xa0\x80"])
+@pytest.mark.parametrize("place", ["text", "filler"])
+def test_bytes_that_are_no_text_are_told_where_they_are(wrong: bytes, place: str) -> None:
+    event = b'data: {"choices":[{"index":0,"delta":{"content":"%b"}}],"obfuscation":"%b"}\n\n'
+    chunks = [event % (text, b"x") for text in (b"", b"a", b"b")]
+    chunks.append(event % ((wrong, b"x") if place == "text" else (b"c", wrong)))
+    shortly, plainly = both_ways("openai-chat", chunks)
+    assert shortly == plainly
+    assert shortly[1] != "NoneType: None"
+
+
+def test_arguments_are_kept_for_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = '{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"f"}}'
+    delta = '{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"%s"}}'
+    chain = chain_after("anthropic", sse(start), sse(delta % "{"), sse(delta % " "))
+    assert skimmed(chain, sse(delta % "}"), monkeypatch) == [ToolCallDelta(0, "}")]
+    given, _ = chain.take((sse('{"type":"content_block_stop","index":0}').encode(),))
+    assert len(given) == 2
+    assert [call.args_text for call in chain.message().tool_calls] == ["{ }"]
+
+
+def test_reasoning_is_followed_by_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shape learnt last is the one that counts, and going back to an earlier one costs one event."""
+    thought = CHAT.replace("content", "reasoning_content")
+    chain = chain_after("openai-chat", *(sse(thought % (0, text)) for text in ("", "a", "b")))
+    assert skimmed(chain, sse(thought % (0, "c")), monkeypatch) == [ReasoningDelta("c")]
+    for text in "de":
+        chain.take((sse(CHAT % (0, text)).encode(),))
+    assert skimmed(chain, sse(CHAT % (0, "f")), monkeypatch) == [TextDelta("f")]
+
+
+def test_small_chunks_of_a_large_event_are_not_read_again_and_again() -> None:
+    """What waits for the rest of an event, and is looked at again with every chunk, is bounded."""
+    chain = chain_after("openai-chat", *(sse(CHAT % (0, text)) for text in ("", "a", "b")))
+    stage = chain.stages[0]
+    assert isinstance(stage, SkimSse)
+    template = stage._template
+    looked_at: list[int] = []
+    real = template.skim
+
+    def skim(data: bytes, at: int) -> tuple[list[Delta], int, int]:
+        looked_at.append(len(data))
+        return real(data, at)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TextTemplate, "skim", lambda _, data, at: skim(data, at))
+        for n in range(0, 100_000, 100):
+            chain.take((sse(CHAT % (0, "x" * 100_000)).encode()[n : n + 100],))
+    assert max(looked_at) < 5_000
