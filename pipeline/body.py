@@ -53,6 +53,8 @@ class Body:
 
     async def drain(self) -> None:
         """Read what is there already: then the connection of an answer that is over goes back to the pool."""
+        if self._content.at_eof():
+            return
         room = DRAIN_BYTES
         try:
             async with asyncio.timeout(DRAIN_SECONDS):

@@ -99,8 +99,9 @@ async def connect(
         IdleTimeout: There was a connection, and no answer in time.
     """
     response = await _request(session, method, url, content_type, timeouts, request)
-    came, encoding = (response.headers.get(f"Content-{name}", f"no {name}") for name in ("Type", "Encoding"))
-    log.debug("%s %s: %d, %s, %s", method, _place(url), response.status, came, encoding)
+    if log.isEnabledFor(logging.DEBUG):
+        came, encoding = (response.headers.get(f"Content-{name}", f"no {name}") for name in ("Type", "Encoding"))
+        log.debug("%s %s: %d, %s, %s", method, _place(url), response.status, came, encoding)
     try:
         await _check(response, content_type)
     except BaseException:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
@@ -69,9 +70,8 @@ class _Shape(NamedTuple):
 
     def values(self, line_end: str = "\n", blank: str = "") -> re.Pattern[bytes]:
         """What matches all that stands between the start and the end, where lines end so, and an event without end."""
-        literals = [re.escape(literal.replace("\n", line_end)) for literal in self.literals]
-        last = "" if self.end else re.escape(blank)
-        return re.compile("".join(map(str.__add__, self.patterns, (*literals, last))).encode())
+        literals = (literal.replace("\n", line_end) for literal in self.literals)
+        return _compiled(self.patterns, (*literals, "" if self.end else blank))
 
 
 class TextTemplate:
@@ -258,6 +258,12 @@ class TextTemplate:
             return None
         self._known.add(shape[2:4])
         return shape
+
+
+@lru_cache(maxsize=256)  # the streams of one server share their shapes
+def _compiled(patterns: tuple[str, ...], literals: tuple[str, ...]) -> re.Pattern[bytes]:
+    """What matches by turns a pattern and a literal."""
+    return re.compile("".join(map(str.__add__, patterns, map(re.escape, literals))).encode())
 
 
 def _nothing(text: str) -> None:
