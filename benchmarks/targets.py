@@ -86,6 +86,9 @@ def at_least(part: str, table: Mapping[str, Any], peer: str, ours: str, limit: f
         return Target(part, wanted, "not measured", None)
     found = {label: times(table[label][peer], table[label][ours]) for label in PEER_CHUNKS}
     measured = ", ".join(f"{times_:.2f} × ({label})" for label, times_ in found.items())
+    at_best = min(times(table[label][peer], table[label][FLOOR]) for label in PEER_CHUNKS)
+    if at_best < limit:
+        measured += f"; the floor itself is {at_best:.2f} × as fast"
     return Target(part, wanted, measured, min(found.values()) >= limit)
 
 

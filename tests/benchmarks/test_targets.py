@@ -25,9 +25,16 @@ def test_a_peer_that_is_missing_leaves_a_target_unknown() -> None:
 
 
 def test_a_target_must_be_met_in_chunks_of_every_size() -> None:
-    table = {"one event": {"peer": [30.0], "ours": [10.0]}, "1.4 KB": {"peer": [10.0], "ours": [10.0]}}
+    floor = {targets.FLOOR: [5.0]}
+    table = {"one event": {"peer": [30.0], "ours": [10.0]} | floor, "1.4 KB": {"peer": [10.0], "ours": [10.0]} | floor}
     assert targets.at_least("part", table, "peer", "ours", 2).met is False
     assert targets.at_least("part", table, "peer", "ours", 1).met is True
+
+
+def test_a_target_beyond_the_floor_is_called_so() -> None:
+    table = {label: {"peer": [30.0], "ours": [10.0], targets.FLOOR: [10.0]} for label in ("one event", "1.4 KB")}
+    assert targets.at_least("part", table, "peer", "ours", 4).measured.endswith("; the floor itself is 3.00 × as fast")
+    assert targets.at_least("part", table, "peer", "ours", 3).measured == "3.00 × (one event), 3.00 × (1.4 KB)"
 
 
 def test_less_memory_means_less_than_the_least_of_the_peers() -> None:
