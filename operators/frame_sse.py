@@ -26,32 +26,16 @@ class FrameSse(BatchStage[bytes, Event], Generic[Event]):
     grouped.
 
     Args:
-        make: Makes an event of its type, its data and the last id: `DataEvent`, where nobody asks for the id.
-        max_bytes, max_line, max_event: See the three operators.
-        eof: What becomes of an event that no blank line ended, see `group_events`.
-        stray: What becomes of lines that are no fields of the standard, see `group_events`; with "dispatch" the last
-            line counts even where nothing ended it: it may be the error of a server that just stopped.
-        half: What becomes of an event that the end cut in two, see `group_events`.
+        decode, split, group: The three.
     """
 
-    def __init__(
-        self,
-        make: Callable[[str, str, str], Event],
-        *,
-        max_bytes: int | None = MAX_BYTES,
-        max_line: int | None = MAX_LINE,
-        max_event: int | None = MAX_EVENT,
-        eof: Literal["discard", "dispatch"] = "discard",
-        stray: Literal["ignore", "dispatch"] = "ignore",
-        half: Literal["discard", "fail"] = "discard",
-    ) -> None:
-        takes_tail = eof == "dispatch" or stray == "dispatch" or half == "fail"
-        self._make = make
-        self._decode = DecodeUtf8(max_bytes=max_bytes)
-        self._split = SplitLines(max_line=max_line, eof="dispatch" if takes_tail else "discard")
-        self._group = GroupEvents(make, max_event=max_event, eof=eof, stray=stray, half=half)
-        self._limit = min(self._split.limit, self._group.limit)
-        self._chain: Chain[bytes, Event] = Chain(self._decode, self._split, self._group)
+    def __init__(self, decode: DecodeUtf8, split: SplitLines, group: GroupEvents[Event]) -> None:
+        self._make = group.make
+        self._decode = decode
+        self._split = split
+        self._group = group
+        self._limit = min(split.limit, group.limit)
+        self._chain: Chain[bytes, Event] = Chain(decode, split, group)
 
     @property
     def bytes_seen(self) -> int:
@@ -134,3 +118,31 @@ class FrameSse(BatchStage[bytes, Event], Generic[Event]):
         grouped, fault = group.take(lines[at:])
         events.extend(grouped)
         return events, fault
+
+
+def frame_sse(
+    make: Callable[[str, str, str], Event],
+    *,
+    max_bytes: int | None = MAX_BYTES,
+    max_line: int | None = MAX_LINE,
+    max_event: int | None = MAX_EVENT,
+    eof: Literal["discard", "dispatch"] = "discard",
+    stray: Literal["ignore", "dispatch"] = "ignore",
+    half: Literal["discard", "fail"] = "discard",
+) -> FrameSse[Event]:
+    """The stage from bytes to events.
+
+    Args:
+        make: Makes an event of its type, its data and the last id: `DataEvent`, where nobody asks for the id.
+        max_bytes, max_line, max_event: See the three operators.
+        eof: What becomes of an event that no blank line ended, see `group_events`.
+        stray: What becomes of lines that are no fields of the standard, see `group_events`; with "dispatch" the last
+            line counts even where nothing ended it: it may be the error of a server that just stopped.
+        half: What becomes of an event that the end cut in two, see `group_events`.
+    """
+    takes_tail = eof == "dispatch" or stray == "dispatch" or half == "fail"
+    return FrameSse(
+        DecodeUtf8(max_bytes=max_bytes),
+        SplitLines(max_line=max_line, eof="dispatch" if takes_tail else "discard"),
+        GroupEvents(make, max_event=max_event, eof=eof, stray=stray, half=half),
+    )

@@ -24,6 +24,7 @@ class GroupEvents(BatchStage[str, Event]):
     """The stage of `group_events`. `make` makes an event of its type, its data and the last id.
 
     Attributes:
+        make: As given.
         limit: The longest event taken, in characters.
         size: How much of it the open event takes; 0 between events.
         last_id: The last event id.
@@ -46,7 +47,7 @@ class GroupEvents(BatchStage[str, Event]):
         self._takes_stray = stray == "dispatch"
         self._fails_cut = half == "fail"
         self._is_cut = False  # whether the block has the beginning of the word "data"
-        self._make = make
+        self.make = make
         self.size = 0
         self._data: list[str] = []
         self._type = ""
@@ -58,7 +59,7 @@ class GroupEvents(BatchStage[str, Event]):
         self._meter = current_meter() or Meter()
 
     def take(self, batch: Sequence[str]) -> tuple[Sequence[Event], Exception | None]:
-        limit, size, data, make = self.limit, self.size, self._data, self._make
+        limit, size, data, make = self.limit, self.size, self._data, self.make
         events: list[Event] = []
         for line in batch:
             if line:
@@ -105,9 +106,9 @@ class GroupEvents(BatchStage[str, Event]):
             self._position.ids += 1
             self._sets_id = False
         if has_data:
-            yield self._make(kind, data, self.last_id)
+            yield self.make(kind, data, self.last_id)
         if stray and is_error:
-            yield self._make("error", stray, self.last_id)
+            yield self.make("error", stray, self.last_id)
 
     def _read(self, line: str) -> None:
         name, _, value = line.partition(":")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from .decode_deltas import DecodeDeltas, Template
 from .deltas import Delta
-from .events import DataEvent
+from .events import WireEvent
 from .frame_sse import FrameSse
 from .stage import Chain
 
@@ -33,7 +33,7 @@ class SkimSse(Chain[bytes, Delta]):
         bytes_seen: How many bytes were fed.
     """
 
-    def __init__(self, frame: FrameSse[DataEvent], decode: DecodeDeltas, template: Template) -> None:
+    def __init__(self, frame: FrameSse[WireEvent], decode: DecodeDeltas, template: Template) -> None:
         super().__init__(frame, decode)
         self._frame = frame
         self._decode = decode

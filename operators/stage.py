@@ -212,6 +212,9 @@ class StageObservable(Observable[Out]):
         scheduler: abc.SchedulerBase | None,
         stages: Sequence[Stage[Any, Any]],
     ) -> abc.DisposableBase:
+        from .shorten import shortened  # here, since it knows the stages, and they this module
+
+        stages = shortened(stages)
         stage: Stage[Any, Out] = stages[0] if len(stages) == 1 else Chain(*stages)
         upstream = SingleAssignmentDisposable()
         hand_on = observer.on_next

@@ -7,7 +7,7 @@ from typing import Literal
 
 from rillet.operators import Delta, Message, ToolCall, WireProtocol
 from rillet.operators.decode_utf8 import MAX_BYTES
-from rillet.operators.frame_sse import FrameSse
+from rillet.operators.frame_sse import frame_sse
 from rillet.operators.group_events import MAX_EVENT
 from rillet.operators.split_lines import MAX_LINE
 from rillet.operators.stage import collected
@@ -111,7 +111,7 @@ class SSEParser:
         max_event: int | None = MAX_EVENT,
         max_total: int | None = MAX_BYTES,
     ) -> None:
-        self._framing = FrameSse(_pair, max_bytes=max_total, max_line=max_line, max_event=max_event)
+        self._framing = frame_sse(_pair, max_bytes=max_total, max_line=max_line, max_event=max_event)
         self._error: Exception | None = None
         self.latest: list[tuple[str, str]] = []
 
@@ -158,7 +158,7 @@ def parse_sse(
 
     Source: HTML Standard §9.2.6.
     """
-    framing = FrameSse(_pair, max_bytes=max_total, max_line=max_line, max_event=max_event)
+    framing = frame_sse(_pair, max_bytes=max_total, max_line=max_line, max_event=max_event)
     yield from framing.feed(chunks)
     yield from framing.finish()
 

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from reactivex import Observable
 
-from rillet.operators import Chain, Delta, Done, Message, WireProtocol, lift
+from rillet.operators import Chain, Delta, Done, Message, WireEvent, WireProtocol, lift
 from rillet.operators.assemble_tools import MAX_ARGS, AssembleTools
 from rillet.operators.decode_deltas import DecodeDeltas
 from rillet.operators.decode_utf8 import MAX_BYTES
@@ -15,7 +15,7 @@ from rillet.operators.deltas import only_passing
 from rillet.operators.errors import StreamError
 from rillet.operators.events import DataEvent
 from rillet.operators.frame_json_lines import FrameJsonLines
-from rillet.operators.frame_sse import FrameSse
+from rillet.operators.frame_sse import FrameSse, frame_sse
 from rillet.operators.group_events import MAX_EVENT
 from rillet.operators.require_done import RequireDone
 from rillet.operators.skim_sse import SkimSse
@@ -26,7 +26,7 @@ from rillet.operators.value import value
 from .answer import Answer
 from .protocols import find_protocol
 
-Framing: TypeAlias = SplitFrames | FrameJsonLines | FrameSse[DataEvent] | SkimSse
+Framing: TypeAlias = SplitFrames | FrameJsonLines | FrameSse[WireEvent] | SkimSse
 
 
 @value
@@ -136,7 +136,7 @@ def _reading(
     if wire.framing == "ndjson":
         lines = FrameJsonLines(max_bytes=limits.max_bytes, max_line=limits.max_line)
         return lines, Chain(lines, decode)
-    events = FrameSse(
+    events: FrameSse[WireEvent] = frame_sse(
         DataEvent,
         max_bytes=limits.max_bytes,
         max_line=limits.max_line,

@@ -14,7 +14,7 @@ from rillet.operators import Chain, ServerSentEvent, Stage, WireEvent
 from rillet.operators.decode_utf8 import DecodeUtf8
 from rillet.operators.errors import InvalidUtf8, LimitExceeded, StreamError, TruncatedStream
 from rillet.operators.events import DataEvent
-from rillet.operators.frame_sse import FrameSse
+from rillet.operators.frame_sse import frame_sse
 from rillet.operators.group_events import GroupEvents
 from rillet.operators.split_lines import SplitLines
 
@@ -123,14 +123,14 @@ def cut(wire: bytes, places: list[int]) -> list[bytes]:
 )
 def test_it_gives_what_the_three_give(bom: bytes, wire: bytes, places: list[int], options: dict[str, Any]) -> None:
     pieces = cut(bom + wire, places)
-    assert outcome(FrameSse(DataEvent, **options), pieces) == outcome(the_three(**options), pieces)
+    assert outcome(frame_sse(DataEvent, **options), pieces) == outcome(the_three(**options), pieces)
 
 
 @given(plain_streams | streams, st.integers(1, 9), st.lists(st.integers(0, 500), max_size=8))
 def test_cuts_change_nothing(wire: bytes, size: int, places: list[int]) -> None:
-    whole = outcome(FrameSse(DataEvent), [wire])
-    assert outcome(FrameSse(DataEvent), [wire[n : n + size] for n in range(0, len(wire), size)]) == whole
-    assert outcome(FrameSse(DataEvent), cut(wire, places)) == whole
+    whole = outcome(frame_sse(DataEvent), [wire])
+    assert outcome(frame_sse(DataEvent), [wire[n : n + size] for n in range(0, len(wire), size)]) == whole
+    assert outcome(frame_sse(DataEvent), cut(wire, places)) == whole
 
 
 def test_every_cut_of_a_stream_with_everything_in_it(cuts: Cuts) -> None:
@@ -138,7 +138,7 @@ def test_every_cut_of_a_stream_with_everything_in_it(cuts: Cuts) -> None:
     wire = (first + "data: ☕\n\n\rdata: 🎈\r\rdata: {}\n\n").encode()
     events = [("message", "é"), ("x", "a\nb"), ("message", "☕"), ("message", "🎈"), ("message", "{}")]
     for pieces in cuts(wire):
-        assert outcome(FrameSse(DataEvent), pieces) == (events, "")
+        assert outcome(frame_sse(DataEvent), pieces) == (events, "")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_every_cut_of_a_stream_with_everything_in_it(cuts: Cuts) -> None:
 )
 def test_a_fault_comes_after_the_events_before_it(wire: bytes, fault: type[StreamError], cuts: Cuts) -> None:
     for pieces in cuts(wire):
-        events, end = outcome(FrameSse(DataEvent, max_line=20, max_event=20), pieces)
+        events, end = outcome(frame_sse(DataEvent, max_line=20, max_event=20), pieces)
         assert (events, end.partition(":")[0]) == ([("message", "a")], fault.__name__)
 
 
@@ -163,15 +163,15 @@ def test_exactly_a_limit_passes_and_one_over_fails(limit: str, cuts: Cuts) -> No
     for pieces in cuts(data + b"\n\n"):
         exactly: dict[str, Any] = {limit: size}
         less: dict[str, Any] = {limit: size - 1}
-        assert outcome(FrameSse(DataEvent, **exactly), pieces) == ([("message", "123456789")], "")
-        events, end = outcome(FrameSse(DataEvent, **less), pieces)
+        assert outcome(frame_sse(DataEvent, **exactly), pieces) == ([("message", "123456789")], "")
+        events, end = outcome(frame_sse(DataEvent, **less), pieces)
         assert (events, end.startswith("LimitExceeded")) == ([], True)
 
 
 def test_endless_input_is_stopped() -> None:
     pulled = itertools.count()
     with pytest.raises(LimitExceeded):
-        list(FrameSse(DataEvent, max_line=1_000).feed(b"x" * 100 for _ in pulled))
+        list(frame_sse(DataEvent, max_line=1_000).feed(b"x" * 100 for _ in pulled))
     assert next(pulled) == 11
 
 
@@ -186,17 +186,17 @@ def test_an_event_a_chunk_with_and_without_a_type(ends: bytes) -> None:
         b"data: d\n\n",
     ]
     events = [("message", "a"), ("x", "b"), ("message", "c"), ("message", "d")]
-    assert outcome(FrameSse(DataEvent), [piece.replace(b"\n", ends) for piece in pieces]) == (events, "")
+    assert outcome(frame_sse(DataEvent), [piece.replace(b"\n", ends) for piece in pieces]) == (events, "")
 
 
 def test_bytes_seen_counts_what_was_fed() -> None:
-    stage = FrameSse(DataEvent)
+    stage = frame_sse(DataEvent)
     list(stage.feed([b"data: a\n\n", "data: é".encode()[:-1], b"\xa9\n\n", b""]))
     assert stage.bytes_seen == 19
 
 
 def test_an_empty_batch_gives_nothing() -> None:
-    events, fault = FrameSse(DataEvent).take(())
+    events, fault = frame_sse(DataEvent).take(())
     assert (list(events), fault) == ([], None)
 
 
@@ -211,4 +211,4 @@ class Failing(Stage[bytes, bytes]):
 
 def test_a_fault_before_it_passes_through() -> None:
     with pytest.raises(OSError):  # noqa: PT011
-        list(Chain[bytes, WireEvent](Failing(), FrameSse(DataEvent)).feed([b"x"]))
+        list(Chain[bytes, WireEvent](Failing(), frame_sse(DataEvent)).feed([b"x"]))
