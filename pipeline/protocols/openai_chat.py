@@ -98,7 +98,7 @@ class OpenAIChatDecoder:
         kind = _TEXTS[key]
         if len(self._choices) == 1:
             self.template.learn(event, key, value, partial(kind, choice=choice.number) if choice.number else kind)
-        else:
+        elif type(said["index"]) is int:  # 1.0 and true are taken for 1, too
             self.template.learn_both(event, key, value, "index", partial(self._say, kind))
         return kind(value, choice.number)
 

@@ -247,6 +247,14 @@ def test_what_only_looks_like_the_last(rest: str) -> None:
         assert shortly == plainly
 
 
+@pytest.mark.parametrize("index", ["1.0", "true", "-1", "10e-1", "1e0", "01", '"1"', "null"])
+def test_an_index_may_be_written_in_an_odd_way(index: str) -> None:
+    odd = CHAT.replace("%d", index)
+    bodies = [CHAT % (0, ""), CHAT % (1, ""), odd % "a", odd % "b", CHAT % (1, "c"), odd % "d"]
+    shortly, plainly = both_ways("openai-chat", [sse(body).encode() for body in bodies])
+    assert shortly == plainly
+
+
 @pytest.mark.parametrize("wrong", [b"\xff", b"\xe2\x82", b"\x00", b"\xed\xa0\x80"])
 @pytest.mark.parametrize("place", ["text", "filler"])
 def test_bytes_that_are_no_text_are_told_where_they_are(wrong: bytes, place: str) -> None:
