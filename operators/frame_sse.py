@@ -68,7 +68,7 @@ class FrameSse(BatchStage[bytes, Event], Generic[Event]):
         except UnicodeDecodeError:
             return self._chain.take(batch)
         decode.bytes_seen = seen
-        if "\r" in text and not _find_lone_cr(chunk):
+        if "\r" in text and not (split.after_cr or _find_lone_cr(chunk)):
             text = chunk.replace(b"\r", b"").decode()  # a third of what replacing CRLF in text costs
         if split.after_cr or "\r" in text:
             text = split.normalise(text)

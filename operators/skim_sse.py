@@ -15,6 +15,7 @@ from .stage import Chain
 _PATIENCE = 16
 _MAX_HELD = 4_096  # so that small chunks cost linear time
 
+_find_end = re.compile(rb"\n[\n\r:]|\r[\r:]").search  # the end of an event, or the beginning of a comment
 _find_border = re.compile(rb"\n\r?\n").search
 
 
@@ -61,7 +62,10 @@ class SkimSse(Chain[bytes, Delta]):
                     self._skipped += end - at
                     self._patience = _PATIENCE
                     self._decode.skip(count, len(known))
-                    deltas = deltas + known if deltas else known
+                    if deltas:
+                        deltas += known
+                    else:
+                        deltas = known
                     at = end
             if at == size:
                 return deltas, None
@@ -75,13 +79,21 @@ class SkimSse(Chain[bytes, Delta]):
                 return deltas, fault
 
     def finish(self) -> Iterator[Delta]:
+        yield from self._let_go()
+        yield from super().finish()
+
+    def fail(self, error: Exception) -> Iterator[Delta]:
+        yield from self._let_go()
+        yield from super().fail(error)
+
+    def _let_go(self) -> Iterator[Delta]:
+        """What the two stages give for what waited; a fault in it came before what ended the stream."""
         held, self._held = self._held, b""
         deltas: list[Delta] = []
         fault = self._read(held, deltas) if held else None
         yield from deltas
         if fault is not None:
             raise fault
-        yield from super().finish()
 
     def _take_each(self, batch: Sequence[bytes]) -> tuple[Sequence[Delta], Exception | None]:
         deltas: list[Delta] = []
@@ -106,7 +118,8 @@ class SkimSse(Chain[bytes, Delta]):
         """Whether a rest is the beginning of an event that may be known, and nothing else."""
         if len(rest) > self._room or not self._template.may_begin(rest):
             return False
-        return rest.find(b"\n\n") < 0 and rest.find(b"\n\r") < 0 and rest.find(b"\r\r") < 0
+        has_line_end = rest.find(b"\n") >= 0 or rest.find(b"\r") >= 0
+        return not has_line_end or not _find_end(rest)
 
     def _read(self, data: bytes, deltas: list[Delta]) -> Exception | None:
         """Let the two stages read a block, and see how it is laid out."""

@@ -56,10 +56,12 @@ class StreamAssembler:
         """
         if self._error is not None:
             raise self._error
-        if self._ended and not self._chain.closed:
+        if self._chain.closed:
+            return []
+        if self._ended:
             raise RuntimeError("feed after result: the stream was declared over")
         try:
-            deltas, self._error = ((), None) if self._chain.closed else self._chain.take((chunk,))
+            deltas, self._error = self._chain.take((chunk,))
         except Exception as error:  # whatever it is, what follows would not be the same stream
             self._error = error
             raise

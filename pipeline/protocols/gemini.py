@@ -99,13 +99,15 @@ class GeminiDecoder:
         ):
             return ()
         candidate = candidates[0]
+        if candidate.__class__ is not dict:
+            return ()
         number, content = candidate.get("index", 0), candidate.get("content")
         if type(number) is not int or number not in self._candidates or content.__class__ is not dict:
             return ()
         parts = content.get("parts")
         if parts.__class__ is not list or len(parts) != 1 or candidate.get("finishReason") or self._extras:
             return ()
-        text = parts[0].get("text")
+        text = parts[0].get("text") if parts[0].__class__ is dict else None
         if type(text) is not str or not text or "functionCall" in parts[0]:
             return ()
         self._candidates[number].finished = False  # a reason that more text follows was none

@@ -80,14 +80,16 @@ class OpenAIChatDecoder:
         choices = payload.get("choices")
         if not choices or len(choices) != 1 or payload.get("usage") or "error" in payload or "x_groq" in payload:
             return None
-        said = choices[0]
-        choice = self._choices.get(said.get("index"))
-        if choice is None or choice.has_reason or said.get("finish_reason") or "usage" in said:
+        said, index = choices[0], choices[0].get("index")
+        choice = self._choices.get(index) if type(index) is int else None
+        if choice is None or choice.has_reason or said.get("finish_reason") or "usage" in said or "x_groq" in said:
             return None
         delta = said.get("delta")
         if delta.__class__ is not dict:
             return None
         key = _only_key(delta)
+        if (self._extras and len(delta) > 1) or payload.get("object") == "error":
+            return None
         value: Any = delta.get(key)
         if key == "tool_calls":
             is_one = value.__class__ is list and len(value) == 1 and value[0].__class__ is dict
@@ -98,7 +100,7 @@ class OpenAIChatDecoder:
         kind = _TEXTS[key]
         if len(self._choices) == 1:
             self.template.learn(event, key, value, partial(kind, choice=choice.number) if choice.number else kind)
-        elif type(said["index"]) is int:  # 1.0 and true are taken for 1, too
+        else:
             self.template.learn_both(event, key, value, "index", partial(self._say, kind))
         return kind(value, choice.number)
 

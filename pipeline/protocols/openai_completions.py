@@ -59,11 +59,13 @@ class OpenAICompletionsDecoder:
             if number not in self._finished:
                 check_choice(number, self._finished)
                 self._finished[number] = False
-            if text := text_in(choice.get("text"), "text"):
+            text, reason = text_in(choice.get("text"), "text"), text_in(choice.get("finish_reason"), "finish_reason")
+            if text:
                 self._finished[number] = False  # a reason that more text follows was none
-                self.template.learn(event, "text", text, partial(TextDelta, choice=number) if number else TextDelta)
                 yield TextDelta(text, number)
-            if reason := text_in(choice.get("finish_reason"), "finish_reason"):
+            if text and not reason and len(payload["choices"]) == 1 and not payload.get("usage"):
+                self.template.learn(event, "text", text, partial(TextDelta, choice=number) if number else TextDelta)
+            if reason:
                 self._finished[number] = True
                 self.template.forget()  # more text would take the reason back
                 yield Finish(finish_reason(reason), reason, number)

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 import orjson
@@ -20,16 +19,20 @@ _SKIPPED = r'"[^"\\\x00-\x1f\x80-\xff]*+"'
 _INSIDE = rf"{_VERBATIM}*+(?:\\[^\x00-\x1f]{_VERBATIM}*+)*+"
 _TEXT = rf'(?P<text>(?!"){_INSIDE})'
 _NUMBER = "(?:0|[1-9][0-9]{0,14})"
-# How often it is worth learning without reading anything, how many shapes are learnt, and how long those are.
+# How often it is worth learning without reading anything, how many shapes are learnt, and how long and deep those are.
 _TRIES = 8
 _MAX_SHAPES = 16
 _MAX_SHAPE = 1_000
+_MAX_DEPTH = 32
 
 _BACKSLASH = ord("\\")
 _loads: Callable[[bytes], str] = orjson.loads  # of strings alone
 
 _inside = re.compile(_INSIDE)
 _digits = re.compile("[0-9]+")
+# What looks as if each stream had its own is compared, not compiled: that takes as long as reading a hundred events.
+_looks_own = re.compile(r'"id"|[0-9]{8}')
+_no_integer = re.compile(r"[0-9][.eE]|\\")
 _last_filler = re.compile(rf'"p"\s*:\s*({_SKIPPED})\s*\}}\Z')
 _brackets = re.compile(r'"?[\]} ]*')
 # One event, and nothing else.
@@ -38,16 +41,32 @@ _layout = re.compile(
     rb"[^\r\n]*+(?:\r?\ndata: [^\r\n]*+)*+(?P<blank>(?P<end>\r?\n)(?P=end))"
 )
 
+Match: TypeAlias = Callable[[bytes, int], re.Match[bytes] | None]
 Make: TypeAlias = Callable[[str], Delta | None]
 MakeOfBoth: TypeAlias = Callable[[str, bytes], Sequence[Delta]]
 
 
 class _Value(NamedTuple):
-    """A value that may differ: where it is, and what matches it."""
+    """A value that may differ: where it is, what matches it, and whether it is needed."""
 
     start: int
     end: int
     pattern: str
+    is_needed: bool = False
+
+
+class _Step(NamedTuple):
+    """A part of an event: what matches values that may differ, and what stands after those."""
+
+    pattern: str
+    literal: str
+
+    def laid_out(self, line_end: str = "\n", blank: str = "") -> tuple[Match, bytes]:
+        """The same for bytes in which lines end so, and the step with a blank line."""
+        pattern, literal = self.pattern.replace("\\\n", re.escape(line_end)), self.literal.replace("\n", line_end)
+        if literal:
+            return _compiled(pattern).match, (literal + blank).encode()
+        return _compiled(pattern + re.escape(blank)).match, b""
 
 
 class _Shape(NamedTuple):
@@ -56,22 +75,27 @@ class _Shape(NamedTuple):
     Attributes:
         type: Their type.
         start: Their beginning, up to the first value that may differ.
-        patterns: What matches each of those, and after the last one blanks and brackets.
-        literals: What stands between two of them.
-        end: What they end with. It is no part of a pattern: where it has the stream's own id, a pattern would have to
-            be compiled for each stream, which takes as long as reading a hundred events.
+        steps: What follows; the first has the values that are needed.
     """
 
     type: str
     start: str
-    patterns: tuple[str, ...]
-    literals: tuple[str, ...]
-    end: str
+    steps: tuple[_Step, ...]
 
-    def values(self, line_end: str = "\n", blank: str = "") -> re.Pattern[bytes]:
-        """What matches all that stands between the start and the end, where lines end so, and an event without end."""
-        literals = (literal.replace("\n", line_end) for literal in self.literals)
-        return _compiled(self.patterns, (*literals, "" if self.end else blank))
+
+@lru_cache(maxsize=256)  # the streams of one server share their shapes
+def _compiled(pattern: str) -> re.Pattern[bytes]:
+    return re.compile(pattern.encode())
+
+
+def _passed(steps: Sequence[tuple[Match, bytes]], data: bytes, at: int) -> int:
+    """Where the last of some steps ends, -1 where one is not found."""
+    for match, literal in steps:
+        found = match(data, at)
+        if found is None or not data.startswith(literal, found.end()):
+            return -1
+        at = found.end() + len(literal)
+    return at
 
 
 class TextTemplate:
@@ -85,12 +109,15 @@ class TextTemplate:
         free: The keys of strings and numbers that may differ too, since the dialect reads none of them.
     """
 
-    __slots__ = ("_begin", "_end", "_free", "_known", "_make", "_make_of_both", "_match", "_shape", "_tries", "_values")
+    __slots__ = (
+        *("_begin", "_end", "_free", "_known", "_make", "_make_of_both"),
+        *("_match", "_more", "_shape", "_steps", "_tries"),
+    )
 
     def __init__(self, *free: str) -> None:
         keys = "|".join(map(re.escape, (*free, "obfuscation")))
-        self._free = re.compile(rf'"(?:{keys})"\s*:\s*({_SKIPPED}|{_NUMBER})')
-        self._known: set[tuple[object, ...]] = set()
+        self._free = re.compile(rf'"(?:{keys})"\s*:\s*({_SKIPPED}|{_NUMBER}(?![0-9.eE]))')
+        self._known: set[tuple[str, ...]] = set()
         self._tries = _TRIES
         self._make: Make = _nothing
         self._make_of_both: MakeOfBoth | None = None
@@ -104,9 +131,11 @@ class TextTemplate:
     def forget(self) -> None:
         """Something came after which the same event may mean something else."""
         self._shape: _Shape | None = None
-        self._values: re.Pattern[bytes] | None = None  # matches the values in the data
+        self._steps: Sequence[tuple[Match, bytes]] = ()  # those of its data
+        # How an event is laid out in bytes, once that is known: its beginning, its first step, and more of them.
         self._begin = self._end = b""
-        self._match: Callable[[bytes, int], re.Match[bytes] | None] | None = None  # those in bytes, between the two
+        self._match: Match | None = None
+        self._more: Sequence[tuple[Match, bytes]] = ()
 
     def learn(self, event: WireEvent, key: str, text: str, make: Make) -> bool:
         """Learn an event, which was parsed, by the text that a key has in it; whether that could be done.
@@ -139,14 +168,14 @@ class TextTemplate:
         shape, data = self._shape, event.data
         if shape is None or not data.startswith(shape.start) or event.event != shape.type:
             return ()
-        if self._values is None:
-            self._values = shape.values()
         try:
             rest = data[len(shape.start) :].encode()
         except UnicodeEncodeError:  # half a surrogate pair
             return ()
-        found = self._values.match(rest)
-        if found is None or rest[found.end() :] != shape.end.encode():
+        if not self._steps:
+            self._steps = [step.laid_out() for step in shape.steps]
+        found = self._steps[0][0](rest, 0)
+        if found is None or _passed(self._steps, rest, 0) != len(rest):
             return ()
         given = self._said(found)
         if given:
@@ -159,13 +188,13 @@ class TextTemplate:
         layout = _layout.fullmatch(block) if shape is not None and self._match is None else None
         if shape is None or layout is None or (layout["type"] or b"message") != shape.type.encode():
             return
-        line_end = layout["end"] + b"data: "
-        begin = layout["head"] + shape.start.encode().replace(b"\n", line_end)
-        values = shape.values(line_end.decode(), layout["blank"].decode())
-        found = values.match(block, len(begin)) if block.startswith(begin) else None
-        end = shape.end.encode().replace(b"\n", line_end) + layout["blank"] if shape.end else b""
-        if found is not None and block[found.end() :] == end:
-            self._begin, self._match, self._end = begin, values.match, end
+        line_end = (layout["end"] + b"data: ").decode()
+        begin = layout["head"] + shape.start.replace("\n", line_end).encode()
+        *steps, last = shape.steps
+        laid_out = [*(step.laid_out(line_end) for step in steps), last.laid_out(line_end, layout["blank"].decode())]
+        if block.startswith(begin) and _passed(laid_out, block, len(begin)) == len(block):
+            self._begin, self._more = begin, laid_out[1:]
+            self._match, self._end = laid_out[0]
 
     def may_begin(self, data: bytes) -> bool:
         """Whether some bytes may be the beginning of an event like the one learnt."""
@@ -185,10 +214,14 @@ class TextTemplate:
         match, begin, end, make, both = self._match, self._begin, self._end, self._make, self._make_of_both
         if match is None:
             return deltas, at, 0
-        skip, close, count = len(begin), len(end), 0
+        skip, more, count = len(begin), self._more, 0
         while data.startswith(begin, at) and (found := match(data, at + skip)):
             after = found.end()
-            if end and not data.startswith(end, after):
+            if end:
+                if not data.startswith(end, after):
+                    break
+                after += len(end)
+            if more and (after := _passed(more, data, after)) < 0:
                 break
             raw = found["text"]
             try:
@@ -205,7 +238,7 @@ class TextTemplate:
                 if delta is None:
                     break
                 deltas.append(delta)
-            at = after + close
+            at = after
             count += 1
         if count:
             self._tries = _TRIES
@@ -225,13 +258,13 @@ class TextTemplate:
 
     def _learn(self, event: WireEvent, key: str, text: str, beside: str) -> bool:
         self.forget()
-        if not self._tries or not text or not _is_unicode(event.data):
+        if not self._tries or not text:
             return False
         self._tries -= 1
         values = list(_texts(event.data, key, text))
         if beside:
             values += _numbered(event.data, beside)
-        if len(values) == (2 if beside else 1):
+        if len(values) == (2 if beside else 1) and _is_plain(event.data, values[0]):
             values += self._fillers(event.data, values)
             self._shape = self._shaped(event, sorted(values))
         return self._shape is not None
@@ -245,25 +278,31 @@ class TextTemplate:
 
     def _shaped(self, event: WireEvent, values: Sequence[_Value]) -> _Shape | None:
         """The shape of an event in which these values may differ; None where it is too long, or one too many."""
-        data, end = event.data, event.data[values[-1].end :]
-        literals = tuple(data[value.end : after.start] for value, after in pairwise(values))
-        patterns = [value.pattern for value in values]
-        if _brackets.fullmatch(end):  # some servers put blanks among them
-            patterns[-1] += " *".join(map(re.escape, end.replace(" ", "")))
-            end = ""
-        shape = _Shape(event.event, data[: values[0].start], tuple(patterns), literals, end)
-        if sum(map(len, literals)) > _MAX_SHAPE:
+        steps = tuple(_steps(event.data, values))
+        patterns = tuple(step.pattern for step in steps)
+        if sum(map(len, patterns)) > _MAX_SHAPE or (patterns not in self._known and len(self._known) == _MAX_SHAPES):
             return None
-        if shape[2:4] not in self._known and len(self._known) == _MAX_SHAPES:
-            return None
-        self._known.add(shape[2:4])
-        return shape
+        self._known.add(patterns)
+        return _Shape(event.event, event.data[: values[0].start], steps)
 
 
-@lru_cache(maxsize=256)  # the streams of one server share their shapes
-def _compiled(patterns: tuple[str, ...], literals: tuple[str, ...]) -> re.Pattern[bytes]:
-    """What matches by turns a pattern and a literal."""
-    return re.compile("".join(map(str.__add__, patterns, map(re.escape, literals))).encode())
+def _steps(data: str, values: Sequence[_Value]) -> Iterator[_Step]:
+    """The values and what stands after each, in as few steps as may be."""
+    ends = [*(after.start for after in values[1:]), len(data)]
+    needed = sum(value.is_needed for value in values)
+    pattern = ""
+    for value, end in zip(values, ends, strict=True):
+        pattern += value.pattern
+        needed -= value.is_needed
+        literal = data[value.end : end]
+        if end == len(data) and _brackets.fullmatch(literal):  # some servers put blanks among them
+            pattern += " *".join(map(re.escape, literal.replace(" ", "")))
+            literal = ""
+        if end == len(data) or (not needed and _looks_own.search(literal)):
+            yield _Step(pattern, literal)
+            pattern = ""
+        else:
+            pattern += re.escape(literal)
 
 
 def _nothing(text: str) -> None:
@@ -276,25 +315,34 @@ def _texts(data: str, key: str, text: str) -> Iterator[_Value]:
     places = [place.end() for place in re.finditer(rf'"{key}"\s*:\s*"', data)]
     inside = _inside.match(data, places[0]) if len(places) == 1 else None
     if inside is not None and _unescaped(inside[0]) == text:
-        yield _Value(*inside.span(), _TEXT)
+        yield _Value(*inside.span(), _TEXT, is_needed=True)
 
 
 def _numbered(data: str, key: str) -> Iterator[_Value]:
-    """The value that a key has, where no other key may be meant; its numbers may differ."""
+    """The value that a key has, where no other key may be meant; its numbers, all of them integers, may differ."""
     places = [place.end() for place in re.finditer(rf'"{key}"\s*:\s*', data)]
-    if len(places) == 1:
-        _, end = json.JSONDecoder().raw_decode(data, places[0])
-        pattern = _digits.sub(lambda _: _NUMBER, re.escape(data[places[0] : end]))
-        yield _Value(places[0], end, f"(?P<beside>{pattern})")
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether it has no half of a surrogate pair."""
+    if len(places) != 1:
+        return
+    start = data[places[0] : places[0] + _MAX_SHAPE]
+    if start.count("[") + start.count("{") > _MAX_DEPTH:
+        return
     try:
-        text.encode()
+        _, end = json.JSONDecoder().raw_decode(start)
+    except json.JSONDecodeError:  # it goes on
+        return
+    if not _no_integer.search(start, 0, end):
+        pattern = _digits.sub(lambda _: _NUMBER, re.escape(start[:end]))
+        yield _Value(places[0], places[0] + end, f"(?P<beside>{pattern})", is_needed=True)
+
+
+def _is_plain(data: str, text: _Value) -> bool:
+    """Whether no key can be written in another way, and nothing is half a surrogate pair, outside of the text."""
+    rest = data[: text.start] + data[text.end :]
+    try:
+        rest.encode()
     except UnicodeEncodeError:
         return False
-    return True
+    return "\\u" not in rest
 
 
 def _unescaped(text: str) -> str:

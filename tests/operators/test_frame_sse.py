@@ -189,6 +189,10 @@ def test_an_event_a_chunk_with_and_without_a_type(ends: bytes) -> None:
     assert outcome(frame_sse(DataEvent), [piece.replace(b"\n", ends) for piece in pieces]) == (events, "")
 
 
+def test_a_blank_line_in_a_chunk_after_a_lone_cr_ends_the_event() -> None:
+    assert outcome(frame_sse(DataEvent), [b": hi\n\n", b"data: a\r", b"\r\n"]) == ([("message", "a")], "")
+
+
 def test_bytes_seen_counts_what_was_fed() -> None:
     stage = frame_sse(DataEvent)
     list(stage.feed([b"data: a\n\n", "data: é".encode()[:-1], b"\xa9\n\n", b""]))

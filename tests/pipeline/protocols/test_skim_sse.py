@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from wire_events import EVENTS, OPENINGS, mostly
 
-from rillet.operators import Delta, Done, ReasoningDelta, TextDelta, ToolCallDelta, Usage, WireEvent
-from rillet.operators.errors import StreamError
+from rillet.operators import Delta, Done, ReasoningDelta, ServerSentEvent, TextDelta, ToolCallDelta, Usage, WireEvent
+from rillet.operators.errors import StreamError, TransportError
 from rillet.operators.meter import Meter, metering
 from rillet.operators.skim_sse import SkimSse
 from rillet.operators.stage import collected
 from rillet.pipeline import Limits
-from rillet.pipeline.chain import DeltaChain
+from rillet.pipeline.chain import DEFAULT_LIMITS, DeltaChain
 from rillet.pipeline.protocols import PROTOCOLS
 from rillet.pipeline.protocols.text_template import TextTemplate
 
@@ -39,7 +39,15 @@ class Unlearnt(TextTemplate):
         return False
 
 
-def outcome(protocol: str, chunks: Iterable[bytes], limits: Limits, *, extras: bool = False) -> Outcome:
+def outcome(
+    protocol: str,
+    chunks: Iterable[bytes],
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    extras: bool = False,
+    breaks: bool = False,
+) -> Outcome:
+    """What the chunks give; in the end, the source may break off."""
     meter, fault, deltas = Meter(), None, list[list[Delta]]()
     with metering(meter):
         chain = DeltaChain(protocol, limits=limits, extras=extras)
@@ -49,20 +57,21 @@ def outcome(protocol: str, chunks: Iterable[bytes], limits: Limits, *, extras: b
         if fault is not None or chain.closed:
             break
     else:
-        last, fault = collected(chain.finish)
+        last, fault = collected((lambda: chain.fail(TransportError("gone"))) if breaks else chain.finish)
         deltas.append(last)
     assert fault is None or isinstance(fault, StreamError)
-    counted = meter.deltas, meter.heartbeats
+    heartbeats = meter.heartbeats if fault is None else 0  # after a fault, some more may have been framed
+    counted = meter.deltas, heartbeats
     return deltas, f"{type(fault).__name__}: {fault}", chain.events_seen, fault and fault.bytes_seen, counted
 
 
-def both_ways(protocol: str, chunks: Sequence[bytes], limits: Limits = Limits()) -> tuple[Outcome, Outcome]:  # noqa: B008
+def both_ways(protocol: str, chunks: Sequence[bytes], *options: Limits, **more: bool) -> tuple[Outcome, Outcome]:
     """What the chunks give with a template, and without."""
-    shortly = outcome(protocol, chunks, limits)
+    shortly = outcome(protocol, chunks, *options, **more)
     module = import_module(f"rillet.pipeline.protocols.{protocol.replace('-', '_')}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "TextTemplate", Unlearnt)
-        return shortly, outcome(protocol, chunks, limits)
+        return shortly, outcome(protocol, chunks, *options, **more)
 
 
 class Layout:
@@ -132,7 +141,8 @@ def test_with_and_without_it_every_chunk_gives_the_same(protocol: str, data: st.
     body = data.draw(streams(protocol))
     small = st.none() | st.integers(1, 2 * len(body) + 1)
     limits = data.draw(mostly(st.just(Limits()), st.builds(Limits, small, small, small, small)))
-    shortly, plainly = both_ways(protocol, data.draw(chunked(body)), limits)
+    extras, breaks = data.draw(st.booleans()), data.draw(st.booleans())
+    shortly, plainly = both_ways(protocol, data.draw(chunked(body)), limits, extras=extras, breaks=breaks)
     if shortly[1].startswith("InvalidUtf8"):  # in what waits for the rest of its event, it is found a little later
         assert [*joined(*shortly[0])] == [*joined(*plainly[0])]
         assert shortly[1] == plainly[1]
@@ -253,6 +263,78 @@ def test_an_index_may_be_written_in_an_odd_way(index: str) -> None:
     bodies = [CHAT % (0, ""), CHAT % (1, ""), odd % "a", odd % "b", CHAT % (1, "c"), odd % "d"]
     shortly, plainly = both_ways("openai-chat", [sse(body).encode() for body in bodies])
     assert shortly == plainly
+
+
+SAID = '{"choices":[{"index":%s,"delta":{"content":"%s"}}]}'
+COMPLETION = '{"choices":[{"index":0,"text":"%s"}],"usage":{"prompt_tokens":1}}'
+TWO = '{"choices":[{"index":0,"finish_reason":"stop"},{"index":1,"text":"%s"}]}'
+FILLED = '{"choices":[{"index":0,"delta":{"content":"%s","obfuscation":"%s"}}]}'
+NUMBERED = '{"type":"response.output_text.delta","sequence_number":%s,"output_index":0,"delta":"%s"}'
+FIGURES = '{"candidates":[{"index":0,"content":{"parts":[{"text":"%s"}]}}],"usageMetadata":{"promptTokenCount":%s}}'
+ESCAPED_KEY = r'{"x":{"content":"%s"},"choices":[{"index":0,"delta":{"c\u006fntent":"a"}}]}'
+ESCAPED_INDEX = r'{"choices":[{"ind\u0065x":0,"delta":{"content":"%s"}}],"index":1}'
+DEEP = '1,"x":' + "[" * 987 + "]" * 987
+LONG = '1,"x":[' + "1," * 5_000 + "1]"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "events"),
+    [
+        ("openai-completions", [COMPLETION % "a", COMPLETION % "b"]),
+        ("openai-completions", [TWO % "a", TWO % "b"]),
+        ("openai-chat", [SAID % (0, ""), FILLED % ("a", ""), FILLED % ("b", "x")]),
+        ("openai-responses", [NUMBERED % ("1234567890123456", "a"), NUMBERED % ("06", "b")]),
+        ("openai-chat", [SAID % (0, ""), ESCAPED_KEY % "a", ESCAPED_KEY % "b"]),
+        ("openai-chat", [SAID % (0, ""), SAID % (1, ""), ESCAPED_INDEX % "a", ESCAPED_INDEX % "b"]),
+        ("gemini", [FIGURES % ("a", "1e5"), FIGURES % ("a", "1e5"), FIGURES % ("b", "1e999")]),
+        *(
+            ("gemini", [FIGURES % ("a", f'1,"x":"{text}"')] * 2 + [FIGURES % ("b", f'1,"x":"{other}"')])
+            for text, other in ((r"\u1234", r"\u5"), (r"\ud834\udd1e", r"\ud734\udd1e"))
+        ),
+        ("gemini", [FIGURES % ("a", LONG), FIGURES % ("b", LONG)]),
+        ("openai-chat", [SAID % (0, ""), '{"object":"error",' + (SAID % (0, "a"))[1:]]),
+        (
+            "openai-chat",
+            [SAID % (0, ""), '{"choices":[{"index":0,"delta":{"content":"a"},"x_groq":{"usage":{"x":1}}}]}'],
+        ),
+        ("gemini", [FIGURES % ("a", 1), '{"candidates":[null]}', '{"candidates":[{"content":{"parts":[1]}}]}']),
+    ],
+)
+@pytest.mark.parametrize("extras", [False, True])
+def test_an_event_of_which_more_is_read_than_its_text(protocol: str, events: list[str], extras: bool) -> None:
+    chunks = [sse(event).encode() for event in events]
+    for cut in (chunks, [b"".join(chunks)]):
+        shortly, plainly = both_ways(protocol, cut, extras=extras)
+        assert shortly == plainly
+
+
+BEFORE = [sse(CHAT % (0, text)).encode() for text in ("", "a", "b")]
+NEXT = sse(CHAT % (0, "c")).encode()
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [NEXT[:-1], b": ping\n", b": ping\n", b": ping\n"],
+        [NEXT[:-2] + b"\r", b"\r\n"],
+        [NEXT[:-2] + b"\r", b"\n", b"\r\n"],
+        [NEXT[:-2], b"\r\r" + NEXT[:-2] + b"\r", b"\r"],
+        [NEXT[:50], b"\xff"],
+        [NEXT * 20 + b": ping\n\n" + NEXT],
+    ],
+)
+@pytest.mark.parametrize("breaks", [False, True])
+def test_what_comes_while_something_waits(chunks: list[bytes], breaks: bool) -> None:
+    shortly, plainly = both_ways("openai-chat", [*BEFORE, *chunks], breaks=breaks)
+    assert shortly[:3] == plainly[:3]
+    assert shortly[4] == plainly[4]
+
+
+@pytest.mark.parametrize("figures", [LONG, DEEP])
+def test_a_long_or_deep_value_is_not_made_a_pattern(figures: str) -> None:
+    """Compiling it would take seconds, and reading it as the text of a pattern more of the stack than there is."""
+    event = ServerSentEvent("message", FIGURES % ("a", figures))
+    assert not TextTemplate().learn_both(event, "text", "a", "usageMetadata", lambda text, _: (TextDelta(text),))
 
 
 @pytest.mark.parametrize("wrong", [b"\xff", b"\xe2\x82", b"\x00", b"\xed\xa0\x80"])
