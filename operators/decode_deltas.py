@@ -91,6 +91,7 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
     Attributes:
         events_seen: How many events were fed.
         template: What the decoder knows at sight, None where it knows nothing.
+        meter: What counts the deltas.
     """
 
     def __init__(self, protocol: WireProtocol, *, extras: bool = False) -> None:
@@ -100,9 +101,9 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
         self._read = _read_nothing if self.template is None else self.template.read
         self.events_seen = 0
         self._done = False
-        self._meter = current_meter() or Meter()
-        self._meter.feeds_decoder = True
-        self._meter.add_decoder()
+        self.meter = current_meter() or Meter()
+        self.meter.feeds_decoder = True
+        self.meter.add_decoder()
 
     def take(self, batch: Sequence[WireEvent]) -> tuple[Sequence[Delta], Exception | None]:
         deltas: list[Delta] = []
@@ -124,7 +125,7 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
                 except SHAPE_ERRORS as error:
                     return deltas, self._malformed(f"is not shaped as {self._protocol.name} says", event, error)
                 if len(deltas) == count:
-                    self._meter.add_heartbeat()
+                    self.meter.add_heartbeat()
                     continue
                 last = deltas[-1].__class__
                 if last is Done:
@@ -132,23 +133,18 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
                     break
                 if last is ProviderEvent and is_heartbeat(deltas[-1]):
                     heartbeats += 1
-                    self._meter.add_heartbeat()
+                    self.meter.add_heartbeat()
         finally:
             if len(deltas) > heartbeats:
-                self._meter.add_deltas(len(deltas) - heartbeats, is_done=self._done)
+                self.meter.add_deltas(len(deltas) - heartbeats, is_done=self._done)
         return deltas, None
-
-    def skip(self, events: int, deltas: int) -> None:
-        """So many events were read by somebody else, and gave so many deltas."""
-        self.events_seen += events
-        self._meter.add_deltas(deltas, is_done=False)
 
     def finish(self) -> Iterator[Delta]:
         if self._done:
             return
         try:
             for delta in self._decoder.finish():
-                self._meter.add_deltas(1, is_done=delta.__class__ is Done)
+                self.meter.add_deltas(1, is_done=delta.__class__ is Done)
                 yield delta
         except StreamError:
             raise

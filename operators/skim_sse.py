@@ -61,11 +61,9 @@ class SkimSse(Chain[bytes, Delta]):
                     self._room -= end - at
                     self._skipped += end - at
                     self._patience = _PATIENCE
-                    self._decode.skip(count, len(known))
-                    if deltas:
-                        deltas += known
-                    else:
-                        deltas = known
+                    self._decode.events_seen += count
+                    self._decode.meter.add_deltas(len(known), is_done=False)
+                    deltas += known
                     at = end
             if at == size:
                 return deltas, None
