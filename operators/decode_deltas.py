@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, Protocol
 
@@ -37,33 +38,35 @@ class Decoder(Protocol):
         ...
 
 
-class Template(Protocol):
+class Template(ABC):
     """What the commonest events of a stream look like: they differ in little, and need not be parsed."""
 
+    __slots__ = ()
+
     @property
+    @abstractmethod
     def is_hopeful(self) -> bool:
         """Whether it may know the next event."""
-        ...
 
+    @abstractmethod
     def read(self, event: WireEvent, /) -> Sequence[Delta]:
         """What an event gives; raises nothing, and gives nothing where it takes `decode` to tell."""
-        ...
 
+    @abstractmethod
     def see(self, block: bytes, /) -> None:
-        """Learn how a server lays out an event, from the bytes of the one that was decoded last."""
-        ...
+        """Learn how a server lays out an event, from bytes that may be the one that was decoded last."""
 
+    @abstractmethod
     def may_begin(self, data: bytes, /) -> bool:
         """Whether some bytes may be the beginning of an event that is known."""
-        ...
 
+    @abstractmethod
     def skim(self, data: bytes, at: int, /) -> tuple[list[Delta], int, int]:
         """What events give as long as they are known, where in the bytes that ends, and how many they were."""
-        ...
 
+    @abstractmethod
     def forget(self) -> None:
         """Know nothing until another event is learnt."""
-        ...
 
 
 @value
@@ -97,7 +100,8 @@ class DecodeDeltas(BatchStage[WireEvent, Delta]):
     def __init__(self, protocol: WireProtocol, *, extras: bool = False) -> None:
         self._protocol = protocol
         self._decoder = protocol.decoder(extras)
-        self.template: Template | None = getattr(self._decoder, "template", None)
+        template: object = getattr(self._decoder, "template", None)
+        self.template = template if isinstance(template, Template) else None
         self._read = _read_nothing if self.template is None else self.template.read
         self.events_seen = 0
         self._done = False

@@ -23,11 +23,6 @@ class FrameJsonLines(BatchStage[bytes, WireEvent]):
         self._split = SplitJsonLines(max_line=max_line)
         self._chain: Chain[bytes, WireEvent] = Chain(self._decode, self._split)
 
-    @property
-    def bytes_seen(self) -> int:
-        """How many bytes were fed."""
-        return self._decode.bytes_seen
-
     def take(self, batch: Sequence[bytes]) -> tuple[Sequence[WireEvent], Exception | None]:
         decode, lines = self._decode, self._split.lines
         if len(batch) != 1 or decode.tail or decode.at_start or lines.after_cr:

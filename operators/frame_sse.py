@@ -38,11 +38,6 @@ class FrameSse(BatchStage[bytes, Event], Generic[Event]):
         self._chain: Chain[bytes, Event] = Chain(decode, split, group)
 
     @property
-    def bytes_seen(self) -> int:
-        """How many bytes were fed."""
-        return self._decode.bytes_seen
-
-    @property
     def room(self) -> float:
         """How many bytes somebody else may read instead, as whole events, before a limit is reached; 0 inside one."""
         decode, split, group = self._decode, self._split, self._group

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from reactivex import Observable
 
@@ -25,8 +25,6 @@ from rillet.operators.value import value
 
 from .answer import Answer
 from .protocols import find_protocol
-
-Framing: TypeAlias = SplitFrames | FrameJsonLines | FrameSse[WireEvent] | SkimSse
 
 
 @value
@@ -70,7 +68,8 @@ class DeltaChain(Chain[bytes, Delta]):
         wire = find_protocol(protocol)
         self._answer = Answer()
         self._decode = DecodeDeltas(wire, extras=extras)
-        self._frame, self._read = _reading(wire, self._decode, limits, eof)
+        self._bytes_seen = 0
+        self._read = _reading(wire, self._decode, limits, eof)
         self._assemble = AssembleTools(max_args=limits.max_args)
         self._require = RequireDone(self._assemble.open)
         super().__init__(self._read, self._assemble, self._require)
@@ -90,6 +89,8 @@ class DeltaChain(Chain[bytes, Delta]):
         return self._answer.message(choice)
 
     def take(self, batch: Sequence[bytes]) -> tuple[Sequence[Delta], Exception | None]:
+        for chunk in batch:
+            self._bytes_seen += len(chunk)
         deltas, fault = self._read.take(batch)
         if not only_passing(deltas):
             deltas, malformed = self._assemble.take(deltas)
@@ -122,20 +123,18 @@ class DeltaChain(Chain[bytes, Delta]):
         if isinstance(error, StreamError):
             error.partial = self.messages
             error.retry_safe = self._answer.is_empty
-            error.bytes_seen = self._frame.bytes_seen
+            error.bytes_seen = self._bytes_seen
         return error
 
 
 def _reading(
     wire: WireProtocol, decode: DecodeDeltas, limits: Limits, eof: Literal["discard", "dispatch"]
-) -> tuple[Framing, Chain[bytes, Delta]]:
-    """What counts the bytes, and the stage from bytes to deltas, which mostly is the same."""
+) -> Chain[bytes, Delta]:
+    """The stage from bytes to deltas."""
     if wire.framing == "eventstream":
-        frames = SplitFrames(max_frame=limits.max_event, max_bytes=limits.max_bytes)
-        return frames, Chain(frames, decode)
+        return Chain(SplitFrames(max_frame=limits.max_event, max_bytes=limits.max_bytes), decode)
     if wire.framing == "ndjson":
-        lines = FrameJsonLines(max_bytes=limits.max_bytes, max_line=limits.max_line)
-        return lines, Chain(lines, decode)
+        return Chain(FrameJsonLines(max_bytes=limits.max_bytes, max_line=limits.max_line), decode)
     events: FrameSse[WireEvent] = frame_sse(
         DataEvent,
         max_bytes=limits.max_bytes,
@@ -145,10 +144,7 @@ def _reading(
         stray="dispatch",
         half="fail",
     )
-    if decode.template is None:
-        return events, Chain(events, decode)
-    skim = SkimSse(events, decode, decode.template)
-    return skim, skim
+    return Chain(events, decode) if decode.template is None else SkimSse(events, decode, decode.template)
 
 
 def deltas(

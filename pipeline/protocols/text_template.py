@@ -11,11 +11,12 @@ from typing import NamedTuple, TypeAlias
 import orjson
 
 from rillet.operators import Delta, WireEvent
+from rillet.operators.decode_deltas import Template
 
-# What stands in a JSON string as it is: no quotes, backslashes and control characters. Of what is skipped ASCII alone,
-# since nobody looks whether the rest is UTF-8.
+# What stands in a JSON string as it is: no quotes, backslashes and control characters. Of what is skipped printable
+# ASCII alone, since nobody looks whether the rest is UTF-8.
 _VERBATIM = r'[^"\\\x00-\x1f]'
-_SKIPPED = r'"[^"\\\x00-\x1f\x80-\xff]*+"'
+_SKIPPED = r'"[ !#-\[\]-~]*+"'
 _INSIDE = rf"{_VERBATIM}*+(?:\\[^\x00-\x1f]{_VERBATIM}*+)*+"
 _TEXT = rf'(?P<text>(?!"){_INSIDE})'
 _NUMBER = "(?:0|[1-9][0-9]{0,14})"
@@ -32,10 +33,13 @@ _inside = re.compile(_INSIDE)
 _digits = re.compile("[0-9]+")
 # What looks as if each stream had its own is compared, not compiled: that takes as long as reading a hundred events.
 _looks_own = re.compile(r'"id"|[0-9]{8}')
+_escape = re.compile(r"\\[^/]")
 _no_integer = re.compile(r"[0-9][.eE]|\\")
+# Fillers, which some servers add so that an event's length does not tell that of its text: this one is the last key,
+# "obfuscation" may stand anywhere.
 _last_filler = re.compile(rf'"p"\s*:\s*({_SKIPPED})\s*\}}\Z')
 _brackets = re.compile(r'"?[\]} ]*')
-# One event, and nothing else.
+# `see` is given whole chunks, too, and the rest of events: this takes one event alone, and of the fields its data.
 _layout = re.compile(
     rb"(?P<head>(?:event: ?(?P<type>[^\r\n]*+)\r?\n)?data: ?)"
     rb"[^\r\n]*+(?:\r?\ndata: [^\r\n]*+)*+(?P<blank>(?P<end>\r?\n)(?P=end))"
@@ -98,7 +102,7 @@ def _passed(steps: Sequence[tuple[Match, bytes]], data: bytes, at: int) -> int:
     return at
 
 
-class TextTemplate:
+class TextTemplate(Template):
     """Recognises events that are, to the letter, the event learnt last but for the value of one key.
 
     The next piece of text mostly comes in an event that is otherwise the same. Between the same beginning and the same
@@ -158,7 +162,7 @@ class TextTemplate:
             text: What it is; not empty.
             beside: The key of the other value, in which numbers differ.
             make: Gives what the next text means beside such a value, which it gets as JSON; nothing where it takes the
-                parsed event to tell.
+                parsed event to tell. It raises nothing.
         """
         self._make_of_both = make
         return self._learn(event, key, text, beside)
@@ -223,7 +227,7 @@ class TextTemplate:
                 after += len(end)
             if more and (after := _passed(more, data, after)) < 0:
                 break
-            raw = found["text"]
+            raw = found["text"]  # from here on as `_said`, a call of which would take a seventh more
             try:
                 text = _loads(b'"%b"' % raw) if _BACKSLASH in raw else raw.decode()
             except ValueError:  # half a surrogate pair, or no UTF-8
@@ -336,13 +340,8 @@ def _numbered(data: str, key: str) -> Iterator[_Value]:
 
 
 def _is_plain(data: str, text: _Value) -> bool:
-    """Whether no key can be written in another way, and nothing is half a surrogate pair, outside of the text."""
-    rest = data[: text.start] + data[text.end :]
-    try:
-        rest.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\\u" not in rest
+    """Whether no key can be written in another way: outside of the text, nothing is escaped but slashes."""
+    return not _escape.search(data, 0, text.start) and not _escape.search(data, text.end)
 
 
 def _unescaped(text: str) -> str:

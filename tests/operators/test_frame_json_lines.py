@@ -100,12 +100,6 @@ def test_endless_input_is_stopped() -> None:
     assert next(pulled) == 11
 
 
-def test_bytes_seen_counts_what_was_fed() -> None:
-    stage = FrameJsonLines()
-    list(stage.feed([b"{}\n", '{"é'.encode()[:-1], b'\xa9":1}\n', b""]))
-    assert stage.bytes_seen == 12
-
-
 def test_an_empty_batch_gives_nothing() -> None:
     lines, fault = FrameJsonLines().take(())
     assert (list(lines), fault) == ([], None)

@@ -193,12 +193,6 @@ def test_a_blank_line_in_a_chunk_after_a_lone_cr_ends_the_event() -> None:
     assert outcome(frame_sse(DataEvent), [b": hi\n\n", b"data: a\r", b"\r\n"]) == ([("message", "a")], "")
 
 
-def test_bytes_seen_counts_what_was_fed() -> None:
-    stage = frame_sse(DataEvent)
-    list(stage.feed([b"data: a\n\n", "data: é".encode()[:-1], b"\xa9\n\n", b""]))
-    assert stage.bytes_seen == 19
-
-
 def test_an_empty_batch_gives_nothing() -> None:
     events, fault = frame_sse(DataEvent).take(())
     assert (list(events), fault) == ([], None)

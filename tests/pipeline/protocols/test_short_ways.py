@@ -9,27 +9,19 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wire_events import EVENTS, OPENINGS, mostly
+from wire_events import EVENTS, OPENINGS, Unlearnt, mostly
 
-from rillet.operators import Delta, ServerSentEvent, TextDelta, ToolCallDelta, WireEvent
+from rillet.operators import Delta, ServerSentEvent, TextDelta, ToolCallDelta
 from rillet.operators.decode_deltas import DecodeDeltas
 from rillet.operators.stage import collected
 from rillet.pipeline.protocols import PROTOCOLS
 from rillet.pipeline.protocols.chat_choice import Choice
 from rillet.pipeline.protocols.gemini import GeminiDecoder
 from rillet.pipeline.protocols.openai_chat import OpenAIChatDecoder
-from rillet.pipeline.protocols.text_template import TextTemplate
 
 Outcome = tuple[list[list[Delta]], type[Exception] | None]
 
 types = mostly(st.just("message"), st.sampled_from(["error", "content_block_delta"]))
-
-
-class Unlearnt(TextTemplate):
-    """A template that learns nothing."""
-
-    def _learn(self, event: WireEvent, key: str, text: str, beside: str) -> bool:
-        return False
 
 
 def outcome(protocol: str, events: list[tuple[str, str]]) -> Outcome:

@@ -13,9 +13,18 @@ from typing import Any, Literal, TypeAlias
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wire_events import EVENTS, OPENINGS, mostly
+from wire_events import EVENTS, OPENINGS, Unlearnt, mostly
 
-from rillet.operators import Delta, Done, ReasoningDelta, ServerSentEvent, TextDelta, ToolCallDelta, Usage, WireEvent
+from rillet.operators import (
+    Chain,
+    Delta,
+    Done,
+    ReasoningDelta,
+    ServerSentEvent,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+)
 from rillet.operators.errors import StreamError, TransportError
 from rillet.operators.meter import Meter, metering
 from rillet.operators.skim_sse import SkimSse
@@ -30,13 +39,6 @@ Outcome: TypeAlias = tuple[list[list[Delta]], str, int, int | None, tuple[int, i
 
 SSE = [name for name in EVENTS if PROTOCOLS[name].framing == "sse"]
 LineEnd: TypeAlias = Literal["\n", "\r\n", "\r"]
-
-
-class Unlearnt(TextTemplate):
-    """A template that learns nothing."""
-
-    def _learn(self, event: WireEvent, key: str, text: str, beside: str) -> bool:
-        return False
 
 
 def outcome(
@@ -71,6 +73,7 @@ def both_ways(protocol: str, chunks: Sequence[bytes], *options: Limits, **more: 
     module = import_module(f"rillet.pipeline.protocols.{protocol.replace('-', '_')}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "TextTemplate", Unlearnt)
+        patch.setattr("rillet.pipeline.chain.SkimSse", lambda frame, decode, _: Chain(frame, decode))
         return shortly, outcome(protocol, chunks, *options, **more)
 
 

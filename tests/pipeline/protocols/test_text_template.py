@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wire_events import Unlearnt
 
-from rillet.operators import Delta, ServerSentEvent, TextDelta, WireEvent
+from rillet.operators import Delta, ServerSentEvent, TextDelta
 from rillet.operators.decode_deltas import DecodeDeltas
 from rillet.operators.stage import collected
 from rillet.pipeline.protocols import openai_chat
@@ -34,11 +35,6 @@ def deltas_of(events: list[str]) -> tuple[list[Delta], type[Exception] | None]:
     last, end = collected(stage.finish)
     fault = fault or end
     return [*deltas, *last], fault and type(fault)
-
-
-class Unlearnt(TextTemplate):
-    def _learn(self, event: WireEvent, key: str, text: str, beside: str) -> bool:
-        return False
 
 
 def learn(template: TextTemplate, data: str, key: str, text: str) -> bool:

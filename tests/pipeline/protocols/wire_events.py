@@ -6,6 +6,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from rillet.operators import WireEvent
+from rillet.pipeline.protocols.text_template import TextTemplate
+
+
+class Unlearnt(TextTemplate):
+    """A template that learns nothing."""
+
+    def _learn(self, event: WireEvent, key: str, text: str, beside: str) -> bool:
+        return False
+
+
 texts = st.sampled_from(["a", "Hi there", "é 漢🚀", '"', "\\", "\n", "\u2028", "", '","x":"', '"}'])
 odd = st.sampled_from([None, "", 0, 5, True, [], {}, ["x"], {"text": "x"}, "\ud800"])
 
@@ -52,7 +63,7 @@ chat = st.builds(
         "choices": [{"index": index, "delta": delta, "finish_reason": finish}],
         **more,
     },
-    st.sampled_from([0, 0, 0, 1, None]),
+    st.sampled_from([0, 0, 0, 0, 1, 1, None, 0.0, 1.0, True]),
     mostly(chat_deltas, odd),
     st.sampled_from([None, None, None, None, "stop"]),
     mostly(
@@ -140,6 +151,12 @@ responses |= st.builds(
 parts = st.lists(
     optional(text=rarely_odd, thought=st.booleans(), functionCall=mostly(st.none(), st.just({"name": "f"}))), max_size=2
 )
+
+
+def figures(count: int, inner: int, odd: Any) -> dict[str, Any]:
+    return {"promptTokenCount": count, **({"details": [{"count": inner, "kind": odd}]} if odd else {})}
+
+
 gemini = st.builds(
     lambda candidate, more: {"candidates": [candidate], **more},
     optional(
@@ -148,7 +165,7 @@ gemini = st.builds(
         finishReason=mostly(st.sampled_from(["", None]), st.just("STOP")),
     ),
     optional(
-        usageMetadata=mostly(st.builds(lambda count: {"promptTokenCount": count}, counts), odd),
+        usageMetadata=mostly(st.builds(figures, counts, counts, st.sampled_from(["", "a1", "\u1234", 1e5])), odd),
         promptFeedback=mostly(st.just({}), st.just({"blockReason": "SAFETY"})),
         error=mostly(st.none(), st.just({"message": "no"})),
     ),
