@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from wire_events import EVENTS, OPENINGS, Unlearnt, mostly
 
@@ -50,7 +50,6 @@ def both_ways(protocol: str, events: list[tuple[str, str]]) -> tuple[Outcome, Ou
 
 @pytest.mark.parametrize("protocol", EVENTS)
 @given(data=st.data())
-@settings(max_examples=200)
 def test_the_short_ways_are_the_plain_one(protocol: str, data: st.DataObject) -> None:
     opening = [OPENINGS[protocol]] if protocol in OPENINGS and data.draw(st.booleans()) else []
     payloads = opening + data.draw(st.lists(EVENTS[protocol], max_size=10))
@@ -72,6 +71,7 @@ def a_call(**entry: Any) -> str:
 
 SAID = '{"choices":[{"index":0,"delta":{"content":"%s"}%s}]}'
 END = ',"finish_reason":"tool_calls"'
+STOP = ',"finish_reason":"stop"'
 HALF = a_call(id="c1", function={"name": "f", "arguments": '{"a":'})
 SECOND = a_call(index=1, id="c2", function={"name": "g", "arguments": "{}"})
 HEAD = a_call(id="c1", function={"name": "f", "arguments": "{}"})
@@ -96,6 +96,10 @@ RESPONSE_WHOLE = '{"type":"response.function_call_arguments.done","output_index"
         ("openai-chat", [HEAD, a_call(id="c2", function={"arguments": "{}"})]),
         ("openai-chat", [HEAD, *[a_call(function={"arguments": args}) for args in (" ", "1")]]),
         ("openai-chat", [SAID % ("a", ""), SAID % ("b", ',"finish_reason":"stop"'), SAID % ("c", "")]),
+        (
+            "openai-chat",
+            [*[SAID % (text, "") for text in "abc"], SAID % ("", ',"finish_reason":"stop"'), SAID % ("d", "")],
+        ),
         ("openai-chat", [SAID % ("a", ""), SAID % ("a", ""), SAID % ("", ',"finish_reason":"stop"'), SAID % ("c", "")]),
         ("openai-chat", [HALF, *[a_call(function={"arguments": args}) for args in ("1", "2", "}")], SAID % ("", END)]),
         (
