@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rillet.operators import Chain, Stage, WireEvent
@@ -57,7 +57,6 @@ def cut(wire: bytes, places: list[int]) -> list[bytes]:
     return [wire[a:b] for a, b in itertools.pairwise(sorted([0, len(wire), *(n % (len(wire) + 1) for n in places)]))]
 
 
-@settings(max_examples=400)
 @given(streams | st.binary(max_size=40), st.lists(st.integers(0, 500), max_size=8), limits, limits)
 def test_it_gives_what_the_two_give(
     wire: bytes, places: list[int], max_bytes: int | None, max_line: int | None

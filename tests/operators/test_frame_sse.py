@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rillet.operators import Chain, ServerSentEvent, Stage, WireEvent
@@ -114,7 +114,6 @@ def cut(wire: bytes, places: list[int]) -> list[bytes]:
     return [wire[a:b] for a, b in itertools.pairwise(sorted([0, len(wire), *(n % (len(wire) + 1) for n in places)]))]
 
 
-@settings(max_examples=400)
 @given(
     st.sampled_from([b"", b"\xef\xbb\xbf"]),
     streams | plain_streams | st.binary(max_size=40),

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from wire_events import Unlearnt
 
@@ -50,7 +50,6 @@ def read(template: TextTemplate, data: str) -> Delta | None:
     st.sampled_from([(",", ":"), (", ", ": ")]),
     st.booleans(),
 )
-@settings(deadline=None, max_examples=300)
 def test_with_and_without_it_the_deltas_are_the_same(
     chunks: list[dict[str, Any]], separators: tuple[str, str], ascii_only: bool
 ) -> None:
