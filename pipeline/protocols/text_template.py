@@ -178,8 +178,11 @@ class TextTemplate(Template):
             return ()
         if not self._steps:
             self._steps = [step.laid_out() for step in shape.steps]
-        found = self._steps[0][0](rest, 0)
-        if found is None or _passed(self._steps, rest, 0) != len(rest):
+        (match, literal), *more = self._steps
+        found = match(rest, 0)
+        if found is None or not rest.startswith(literal, found.end()):
+            return ()
+        if _passed(more, rest, found.end() + len(literal)) != len(rest):
             return ()
         given = self._said(found)
         if given:

@@ -113,7 +113,8 @@ def test_the_faults_are_the_same_too(
     apart = [operator for one in six for operator in (one, ops.map(lambda item: item))]  # nothing stands in a row
     for pieces in cuts(wire):
         items, end = run(reactivex.compose(*six), pieces)
-        assert (items, str(end)) == (lambda given: (given[0], str(given[1])))(run(reactivex.compose(*apart), pieces))
+        plain_items, plain_end = run(reactivex.compose(*apart), pieces)
+        assert (items, str(end)) == (plain_items, str(plain_end))
         assert type(end) is fault
 
 
