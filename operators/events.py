@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from .value import value
+from .value import maker, value
 
 
 class WireEvent(Protocol):
@@ -38,14 +38,8 @@ class ServerSentEvent:
     id: str = ""
 
 
-class DataEvent:
-    """An event inside chains, where nobody asks for its id: half the price."""
-
-    __slots__ = ("data", "event")
-
-    def __init__(self, event: str, data: str, id: str = "") -> None:
-        self.event = event
-        self.data = data
+make_event = maker(ServerSentEvent)
+"""What the framing makes events with."""
 
 
 @value

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .decode_utf8 import MAX_BYTES, DecodeUtf8
-from .events import DataEvent, WireEvent
+from .events import JsonLine, WireEvent
 from .split_json_lines import SplitJsonLines
 from .split_lines import MAX_LINE
 from .stage import BatchStage, Chain
+from .value import maker
+
+_make = maker(JsonLine)
 
 
 class FrameJsonLines(BatchStage[bytes, WireEvent]):
@@ -39,7 +42,7 @@ class FrameJsonLines(BatchStage[bytes, WireEvent]):
         if "\r" in text:
             return self._chain.take(batch)
         decode.bytes_seen = seen
-        return [DataEvent("message", line) for line in lines.cut(text) if line and not line.isspace()], None
+        return [_make(line) for line in lines.cut(text) if line and not line.isspace()], None
 
     def finish(self) -> Iterator[WireEvent]:
         return self._chain.finish()

@@ -9,7 +9,7 @@ import orjson
 from reactivex import Observable
 
 from .errors import LimitExceeded, TruncatedStream
-from .events import ServerSentEvent, StreamPosition
+from .events import ServerSentEvent, StreamPosition, make_event
 from .meter import Meter, current_meter
 from .stage import BatchStage, lift
 
@@ -198,5 +198,5 @@ def group_events(
     Source: HTML Standard §9.2.6 (interpreting an event stream).
     """
     return lift(
-        lambda: GroupEvents(ServerSentEvent, max_event=max_event, eof=eof, position=position, stray=stray, half=half)
+        lambda: GroupEvents(make_event, max_event=max_event, eof=eof, position=position, stray=stray, half=half)
     )

@@ -13,7 +13,7 @@ from rillet.operators.decode_deltas import DecodeDeltas
 from rillet.operators.decode_utf8 import MAX_BYTES
 from rillet.operators.deltas import only_passing
 from rillet.operators.errors import StreamError
-from rillet.operators.events import DataEvent
+from rillet.operators.events import make_event
 from rillet.operators.frame_json_lines import FrameJsonLines
 from rillet.operators.frame_sse import FrameSse, frame_sse
 from rillet.operators.group_events import MAX_EVENT
@@ -136,7 +136,7 @@ def _reading(
     if wire.framing == "ndjson":
         return Chain(FrameJsonLines(max_bytes=limits.max_bytes, max_line=limits.max_line), decode)
     events: FrameSse[WireEvent] = frame_sse(
-        DataEvent,
+        make_event,
         max_bytes=limits.max_bytes,
         max_line=limits.max_line,
         max_event=limits.max_event,

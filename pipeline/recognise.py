@@ -8,7 +8,7 @@ from typing import Any
 from rillet.operators import Chain, WireEvent, WireProtocol
 from rillet.operators.decode_utf8 import DecodeUtf8
 from rillet.operators.errors import MalformedPayload, StreamError
-from rillet.operators.events import DataEvent
+from rillet.operators.events import make_event
 from rillet.operators.frame_sse import frame_sse
 from rillet.operators.split_frames import SplitFrames
 from rillet.operators.split_json_lines import SplitJsonLines
@@ -47,7 +47,7 @@ def recognise(head: bytes) -> WireProtocol | None:
     if head.lstrip()[:1] == b"{":
         lines = Chain[bytes, WireEvent](DecodeUtf8(), SplitJsonLines())
         return _first(_of_line(line) for line in _events(lines, head))
-    return _first(_of_event(event) for event in _events(frame_sse(DataEvent, eof="dispatch"), head))
+    return _first(_of_event(event) for event in _events(frame_sse(make_event, eof="dispatch"), head))
 
 
 def _first(found: Iterable[WireProtocol | None]) -> WireProtocol | None:

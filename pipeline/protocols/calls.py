@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from rillet.operators import ToolCallDelta, ToolCallEnd, ToolCallStart
 from rillet.operators.errors import MalformedPayload
+from rillet.operators.value import maker
+
+_make = maker(ToolCallDelta)
 
 
 class Calls:
@@ -65,7 +68,7 @@ class Calls:
 
     def go_on(self, index: int, args: str) -> ToolCallDelta | None:
         """One more fragment, which is not empty, of a call that has some; None where the call is not open."""
-        return ToolCallDelta(index, args, self._choice) if index in self._open else None
+        return _make(index, args, self._choice) if index in self._open else None
 
     def end(self, index: int) -> ToolCallEnd:
         """The call closes.

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 
 from rillet.operators import Delta, ToolCallDelta, ToolCallEnd, ToolCallStart, parse_arguments
 from rillet.operators.errors import MalformedPayload, MalformedToolArguments
+from rillet.operators.value import maker
 
 # A call waits for its name and id before it is shown, but no longer than this many characters of arguments.
 HELD_UNSHOWN = 65_536
 
 FREE_LOOKS = 16
+
+_make = maker(ToolCallDelta)
 
 
 class Call:
@@ -57,7 +60,7 @@ class Call:
         self.has_args = self.has_args or not args.isspace()
         self._fragments.append(args)
         self._length += len(args)
-        return ToolCallDelta(self.index, args, self.choice)
+        return _make(self.index, args, self.choice)
 
     def add(self, args: str) -> Iterator[Delta]:
         """What a fragment gives: nothing while the call waits for its name, its id or its first argument."""

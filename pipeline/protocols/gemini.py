@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -23,6 +23,7 @@ from rillet.operators import (
     WireProtocol,
 )
 from rillet.operators.errors import MalformedPayload, ProviderError
+from rillet.operators.value import maker
 
 from .calls import Calls
 from .payload import (
@@ -114,18 +115,18 @@ class GeminiDecoder:
         kind = ReasoningDelta if parts[0].get("thought") else TextDelta
         figures = object_in(payload.get("usageMetadata"), "usageMetadata")
         if "promptTokenCount" in figures:
-            self.template.learn_both(event, "text", text, "usageMetadata", partial(self._say, kind, number))
+            self.template.learn_both(event, "text", text, "usageMetadata", partial(self._say, maker(kind), number))
         else:
             self.template.learn(event, "text", text, partial(kind, choice=number) if number else kind)
         return (kind(text, number), *self._count(figures))
 
-    def _say(self, kind: type[TextDelta | ReasoningDelta], number: int, text: str, usage: bytes) -> Sequence[Delta]:
+    def _say(self, make: Callable[[str, int], Delta], number: int, text: str, usage: bytes) -> Sequence[Delta]:
         """What a piece of text gives beside such figures."""
         figures: dict[str, Any] = orjson.loads(usage)
         if figures == self._usage:
-            return (kind(text, number),)
+            return (make(text, number),)
         self._usage = figures
-        return kind(text, number), usage_of(figures, *_COUNTS)
+        return make(text, number), usage_of(figures, *_COUNTS)
 
     def _count(self, figures: dict[str, Any]) -> Sequence[Usage]:
         if "promptTokenCount" not in figures or figures == self._usage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from rillet.operators import (
     WireProtocol,
 )
 from rillet.operators.errors import MalformedPayload, ProviderError
+from rillet.operators.value import maker
 
 from .chat_choice import Choice, reasoning_in
 from .payload import DONE, check_choice, list_in, load_exactly, object_in, provider_error, text_in, usage_of
@@ -101,16 +102,16 @@ class OpenAIChatDecoder:
         if len(self._choices) == 1:
             self.template.learn(event, key, value, partial(kind, choice=choice.number) if choice.number else kind)
         else:
-            self.template.learn_both(event, key, value, "index", partial(self._say, kind))
+            self.template.learn_both(event, key, value, "index", partial(self._say, maker(kind)))
         return kind(value, choice.number)
 
-    def _say(self, kind: type[TextDelta | ReasoningDelta], text: str, index: bytes) -> Sequence[Delta]:
+    def _say(self, make: Callable[[str, int], Delta], text: str, index: bytes) -> Sequence[Delta]:
         """What a piece of text gives that is for the choice with that index; nothing where it takes `_read`."""
         choice = self._choices.get(int(index))
         if choice is None or choice.has_reason:
             return ()
         choice.spoke = True
-        return (kind(text, choice.number),)
+        return (make(text, choice.number),)
 
     def _go_on(self, choice: Choice, entry: Any, event: WireEvent) -> Delta | None:
         delta = choice.go_on(entry)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rillet.operators import Chain, ServerSentEvent, Stage, WireEvent
 from rillet.operators.decode_utf8 import DecodeUtf8
 from rillet.operators.errors import InvalidUtf8, LimitExceeded, StreamError, TruncatedStream
-from rillet.operators.events import DataEvent
+from rillet.operators.events import make_event
 from rillet.operators.frame_sse import frame_sse
 from rillet.operators.group_events import GroupEvents
 from rillet.operators.split_lines import SplitLines
@@ -122,14 +122,14 @@ def cut(wire: bytes, places: list[int]) -> list[bytes]:
 )
 def test_it_gives_what_the_three_give(bom: bytes, wire: bytes, places: list[int], options: dict[str, Any]) -> None:
     pieces = cut(bom + wire, places)
-    assert outcome(frame_sse(DataEvent, **options), pieces) == outcome(the_three(**options), pieces)
+    assert outcome(frame_sse(make_event, **options), pieces) == outcome(the_three(**options), pieces)
 
 
 @given(plain_streams | streams, st.integers(1, 9), st.lists(st.integers(0, 500), max_size=8))
 def test_cuts_change_nothing(wire: bytes, size: int, places: list[int]) -> None:
-    whole = outcome(frame_sse(DataEvent), [wire])
-    assert outcome(frame_sse(DataEvent), [wire[n : n + size] for n in range(0, len(wire), size)]) == whole
-    assert outcome(frame_sse(DataEvent), cut(wire, places)) == whole
+    whole = outcome(frame_sse(make_event), [wire])
+    assert outcome(frame_sse(make_event), [wire[n : n + size] for n in range(0, len(wire), size)]) == whole
+    assert outcome(frame_sse(make_event), cut(wire, places)) == whole
 
 
 def test_every_cut_of_a_stream_with_everything_in_it(cuts: Cuts) -> None:
@@ -137,7 +137,7 @@ def test_every_cut_of_a_stream_with_everything_in_it(cuts: Cuts) -> None:
     wire = (first + "data: ☕\n\n\rdata: 🎈\r\rdata: {}\n\n").encode()
     events = [("message", "é"), ("x", "a\nb"), ("message", "☕"), ("message", "🎈"), ("message", "{}")]
     for pieces in cuts(wire):
-        assert outcome(frame_sse(DataEvent), pieces) == (events, "")
+        assert outcome(frame_sse(make_event), pieces) == (events, "")
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_every_cut_of_a_stream_with_everything_in_it(cuts: Cuts) -> None:
 )
 def test_a_fault_comes_after_the_events_before_it(wire: bytes, fault: type[StreamError], cuts: Cuts) -> None:
     for pieces in cuts(wire):
-        events, end = outcome(frame_sse(DataEvent, max_line=20, max_event=20), pieces)
+        events, end = outcome(frame_sse(make_event, max_line=20, max_event=20), pieces)
         assert (events, end.partition(":")[0]) == ([("message", "a")], fault.__name__)
 
 
@@ -162,15 +162,15 @@ def test_exactly_a_limit_passes_and_one_over_fails(limit: str, cuts: Cuts) -> No
     for pieces in cuts(data + b"\n\n"):
         exactly: dict[str, Any] = {limit: size}
         less: dict[str, Any] = {limit: size - 1}
-        assert outcome(frame_sse(DataEvent, **exactly), pieces) == ([("message", "123456789")], "")
-        events, end = outcome(frame_sse(DataEvent, **less), pieces)
+        assert outcome(frame_sse(make_event, **exactly), pieces) == ([("message", "123456789")], "")
+        events, end = outcome(frame_sse(make_event, **less), pieces)
         assert (events, end.startswith("LimitExceeded")) == ([], True)
 
 
 def test_endless_input_is_stopped() -> None:
     pulled = itertools.count()
     with pytest.raises(LimitExceeded):
-        list(frame_sse(DataEvent, max_line=1_000).feed(b"x" * 100 for _ in pulled))
+        list(frame_sse(make_event, max_line=1_000).feed(b"x" * 100 for _ in pulled))
     assert next(pulled) == 11
 
 
@@ -185,15 +185,15 @@ def test_an_event_a_chunk_with_and_without_a_type(ends: bytes) -> None:
         b"data: d\n\n",
     ]
     events = [("message", "a"), ("x", "b"), ("message", "c"), ("message", "d")]
-    assert outcome(frame_sse(DataEvent), [piece.replace(b"\n", ends) for piece in pieces]) == (events, "")
+    assert outcome(frame_sse(make_event), [piece.replace(b"\n", ends) for piece in pieces]) == (events, "")
 
 
 def test_a_blank_line_in_a_chunk_after_a_lone_cr_ends_the_event() -> None:
-    assert outcome(frame_sse(DataEvent), [b": hi\n\n", b"data: a\r", b"\r\n"]) == ([("message", "a")], "")
+    assert outcome(frame_sse(make_event), [b": hi\n\n", b"data: a\r", b"\r\n"]) == ([("message", "a")], "")
 
 
 def test_an_empty_batch_gives_nothing() -> None:
-    events, fault = frame_sse(DataEvent).take(())
+    events, fault = frame_sse(make_event).take(())
     assert (list(events), fault) == ([], None)
 
 
@@ -208,4 +208,4 @@ class Failing(Stage[bytes, bytes]):
 
 def test_a_fault_before_it_passes_through() -> None:
     with pytest.raises(OSError):  # noqa: PT011
-        list(Chain[bytes, WireEvent](Failing(), frame_sse(DataEvent)).feed([b"x"]))
+        list(Chain[bytes, WireEvent](Failing(), frame_sse(make_event)).feed([b"x"]))

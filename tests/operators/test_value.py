@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from rillet.operators import Done, TextDelta, ToolCall
-from rillet.operators.value import value
+from rillet.operators.value import maker, value
 
 
 @value
@@ -80,3 +80,21 @@ def test_copied_pickled_and_replaced_like_any_dataclass() -> None:
     assert pickle.loads(pickle.dumps(delta)) == delta
     assert dataclasses.replace(delta, choice=3) == TextDelta("a", 3)
     assert dataclasses.asdict(delta) == {"text": "a", "choice": 2}
+
+
+def test_what_a_maker_makes_is_what_the_class_makes() -> None:
+    make = maker(Point)
+    assert make(1) == make(x=1, y=5) == Point(1)
+    assert type(make(1)) is Point
+    assert hash(make(1)) == hash(Point(1))
+    assert repr(make(1)) == "Point(x=1, y=5)"
+    assert pickle.loads(pickle.dumps(maker(TextDelta)))("a") == TextDelta("a")
+    with pytest.raises(TypeError):
+        make(z=1)  # type: ignore[call-arg]
+
+
+def test_what_a_maker_makes_is_frozen_and_slotted() -> None:
+    point = maker(Point)(1)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        point.x = 2  # type: ignore[misc]
+    assert not hasattr(point, "__dict__")

@@ -27,7 +27,7 @@ from rillet.operators import (
 )
 from rillet.operators.decode_deltas import DecodeDeltas
 from rillet.operators.errors import StreamError, TransportError
-from rillet.operators.events import DataEvent
+from rillet.operators.events import make_event
 from rillet.operators.frame_sse import FrameSse, frame_sse
 from rillet.operators.meter import Meter, metering
 from rillet.operators.skim_sse import SkimSse
@@ -232,7 +232,7 @@ def test_what_the_dialect_does_not_read_may_differ(monkeypatch: pytest.MonkeyPat
 def test_nothing_is_known_after_the_end() -> None:
     decode = DecodeDeltas(PROTOCOLS["plain"])
     assert decode.template is not None
-    stage = SkimSse(frame_sse(DataEvent), decode, decode.template)
+    stage = SkimSse(frame_sse(make_event), decode, decode.template)
     said = '{"type":"text","delta":"%s"}'
     body = "".join(map(sse, (said % "a", said % "b", said % "c", "[DONE]", said % "d")))
     deltas, fault = stage.take((body.encode(),))
