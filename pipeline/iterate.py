@@ -35,7 +35,7 @@ async def iterate(
         Exception: Whatever the observable failed with, after the items before it.
         BufferOverflow: A source that can't be made to wait ran away, after the items that waited.
     """
-    inbox = Inbox[T](window or ByteWindow(), max_items=max_items)
+    inbox: Inbox[T] = Inbox(window or ByteWindow(), max_items=max_items)
     subscription = inbox.fill_from(observable)
     try:
         while await inbox.filled():

@@ -45,7 +45,7 @@ def recognise(head: bytes) -> WireProtocol | None:
     if head[:1] == b"\0":  # a frame's length: no text begins like this
         return _first(_of_frame(frame) for frame in _events(SplitFrames(), head))
     if head.lstrip()[:1] == b"{":
-        lines = Chain[bytes, WireEvent](DecodeUtf8(), SplitJsonLines())
+        lines: Chain[bytes, WireEvent] = Chain(DecodeUtf8(), SplitJsonLines())
         return _first(_of_line(line) for line in _events(lines, head))
     return _first(_of_event(event) for event in _events(frame_sse(make_event, eof="dispatch"), head))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -118,3 +119,26 @@ def test_by_the_batch_it_is_the_same(batches: list[list[Delta]]) -> None:
         for delta in batch:
             long.add(delta)
     assert (short.messages, short.is_empty) == (long.messages, long.is_empty)
+
+
+@pytest.mark.parametrize("count", [63, 64, 65, 128, 1_000])
+def test_every_piece_of_a_long_text_is_in_it_at_any_time(count: int) -> None:
+    answer, whole = Answer(), ""
+    for n in range(count):
+        answer.add(TextDelta(f"{n} "))
+        answer.add(ReasoningDelta("x"))
+        whole += f"{n} "
+        assert answer.message().text == whole
+    assert answer.message().reasoning == "x" * count
+
+
+def test_a_long_text_takes_little_more_memory_than_its_characters() -> None:
+    answer = Answer()
+    tracemalloc.start()
+    try:
+        for n in range(20_000):
+            answer.add(TextDelta(f"{n:08d}"))
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 2 * len(answer.message().text)
