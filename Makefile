@@ -10,8 +10,9 @@ BENCH_VENV ?= .venv-bench
 demo: $(VENV)/cli
 	@$(BIN)/rillet demo
 
+# On two cores: some tests wait.
 test: $(VENV)/test
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m pytest -n 3
 
 lint: $(VENV)/dev
 	@$(BIN)/ruff check .

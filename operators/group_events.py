@@ -97,7 +97,7 @@ class GroupEvents(BatchStage[str, Event]):
 
     def _dispatch(self) -> Iterator[Event]:
         kind, data, stray = self._type or "message", "\n".join(self._data), "\n".join(self._stray)
-        has_data, is_error = bool(self._data), self._stray_is_error or kind == "error" or _is_error(stray)
+        has_data, is_error = bool(self._data), self._stray_is_error or kind == "error"
         self._type, self._plain, self._stray_is_error, self._is_cut = "", True, False, False
         self._data.clear()
         self._stray.clear()
@@ -107,7 +107,7 @@ class GroupEvents(BatchStage[str, Event]):
             self._sets_id = False
         if has_data:
             yield self.make(kind, data, self.last_id)
-        if stray and is_error:
+        if stray and (is_error or _is_error(stray)):
             yield self.make("error", stray, self.last_id)
 
     def _read(self, line: str) -> None:

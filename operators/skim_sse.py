@@ -13,6 +13,7 @@ from .stage import Chain
 
 # After so many events in a row that were not known, only the first in each chunk is looked at.
 _PATIENCE = 16
+_LF, _CR = b"\n\r"
 _MAX_HELD = 4_096  # so that small chunks cost linear time
 
 _find_end = re.compile(rb"\n[\n\r:]|\r[\r:]").search  # the end of an event, or the beginning of a comment
@@ -46,7 +47,11 @@ class SkimSse(Chain[bytes, Delta]):
             return self._take_each(batch)
         data = batch[0]
         if self._held:
-            data, self._held = self._held + data, b""
+            data = self._held + data
+            if self._goes_on(data, batch[0]):
+                self._held = data
+                return (), None
+            self._held = b""
         deltas: list[Delta] = []
         at, size = 0, len(data)
         while True:
@@ -113,6 +118,12 @@ class SkimSse(Chain[bytes, Delta]):
             return False
         has_line_end = rest.find(b"\n") >= 0 or rest.find(b"\r") >= 0
         return not has_line_end or not _find_end(rest)
+
+    def _goes_on(self, data: bytes, chunk: bytes) -> bool:
+        """Whether what was held goes on waiting, with the next chunk, of which nothing else need be looked at."""
+        if _LF in chunk or _CR in chunk or len(data) > _MAX_HELD or len(data) > self._room:
+            return False
+        return self._template.may_begin(data)
 
     def _read(self, data: bytes, deltas: list[Delta]) -> Exception | None:
         """Let the two stages read a block, and see how it is laid out."""

@@ -116,7 +116,7 @@ class TextTemplate(Template):
 
     __slots__ = (
         *("_begin", "_end", "_free", "_known", "_make", "_make_of_both"),
-        *("_match", "_more", "_shape", "_steps", "_text", "_tries"),
+        *("_match", "_more", "_shape", "_steps", "_text", "_tries", "_unseen"),
     )
 
     def __init__(self, *free: str) -> None:
@@ -124,6 +124,7 @@ class TextTemplate(Template):
         self._free = re.compile(rf'"(?:{keys})"\s*:\s*({_SKIPPED}|{_NUMBER}(?![0-9.eE]))')
         self._known: set[tuple[str, ...]] = set()
         self._tries = _TRIES
+        self._unseen = 0
         self._make: Make = _nothing
         self._make_of_both: MakeOfBoth | None = None
         self._text = 1  # the number of its group: 2 where another value that is needed stands before it
@@ -131,8 +132,8 @@ class TextTemplate(Template):
 
     @property
     def is_hopeful(self) -> bool:
-        """Whether it has learnt an event."""
-        return self._shape is not None
+        """Whether it has learnt an event, and how that is laid out is known or may still be seen."""
+        return self._shape is not None and self._unseen < _TRIES
 
     def forget(self) -> None:
         """Something came after which the same event may mean something else."""
@@ -195,8 +196,11 @@ class TextTemplate(Template):
     def see(self, block: bytes) -> None:
         """Learn how the server lays an event out: from the bytes of one like the one learnt, with its blank line."""
         shape = self._shape
-        layout = _layout.fullmatch(block) if shape is not None and self._match is None else None
-        if shape is None or layout is None or (layout["type"] or b"message") != shape.type.encode():
+        if shape is None or self._match is not None or not self.is_hopeful:
+            return
+        self._unseen += 1
+        layout = _layout.fullmatch(block)
+        if layout is None or (layout["type"] or b"message") != shape.type.encode():
             return
         line_end = (layout["end"] + b"data: ").decode()
         begin = layout["head"] + shape.start.replace("\n", line_end).encode()
@@ -205,10 +209,13 @@ class TextTemplate(Template):
         if block.startswith(begin) and _passed(laid_out, block, len(begin)) == len(block):
             self._begin, self._more = begin, laid_out[1:]
             self._match, self._end = laid_out[0]
+            self._unseen = 0
 
     def may_begin(self, data: bytes) -> bool:
         """Whether some bytes may be the beginning of an event like the one learnt."""
-        return self._match is not None and (data.startswith(self._begin) or self._begin.startswith(data))
+        if self._match is None:  # the whole event must be seen first
+            return self.is_hopeful
+        return data.startswith(self._begin) or self._begin.startswith(data)
 
     def skim(self, data: bytes, at: int) -> tuple[list[Delta], int, int]:
         """Read events from their bytes, as long as they are like the one learnt.

@@ -35,7 +35,7 @@ from rillet.operators.stage import collected
 from rillet.pipeline import Limits
 from rillet.pipeline.chain import DEFAULT_LIMITS, DeltaChain
 from rillet.pipeline.protocols import PROTOCOLS
-from rillet.pipeline.protocols.text_template import TextTemplate, _compiled
+from rillet.pipeline.protocols.text_template import _TRIES, TextTemplate, _compiled
 
 Outcome: TypeAlias = tuple[list[list[Delta]], str, int, int | None, tuple[int, int]]
 """The deltas, chunk by chunk; the fault; how many events, and bytes up to the fault; what was metered."""
@@ -227,6 +227,42 @@ def test_what_the_dialect_does_not_read_may_differ(monkeypatch: pytest.MonkeyPat
     events = [sse(RESPONSE % (text, f"msg_{number}", number)) for number, text in enumerate("abc", 9)]
     chain = chain_after("openai-responses", *events[:2])
     assert skimmed(chain, events[2], monkeypatch) == [TextDelta("c")]
+
+
+def blocks_read(body: bytes, size: int) -> int:
+    """How many blocks were framed and parsed of a stream in chunks of some size."""
+    decode = DecodeDeltas(PROTOCOLS["openai-chat"])
+    assert decode.template is not None
+    stage = CountingSkim(frame_sse(make_event), decode, decode.template)
+    for at in range(0, len(body), size):
+        _, fault = stage.take((body[at : at + size],))
+        assert fault is None
+    assert decode.events_seen == body.count(b"\n\n")
+    return stage.blocks
+
+
+class CountingSkim(SkimSse):
+    """One that counts the blocks it has read by its two stages."""
+
+    blocks = 0
+
+    def _read(self, data: bytes, deltas: list[Delta]) -> Exception | None:
+        self.blocks += 1
+        return super()._read(data, deltas)
+
+
+@pytest.mark.parametrize("size", [1, 16, 70, 100, 10_000])
+def test_chunks_of_any_size_are_skimmed(size: int) -> None:
+    event = sse(CHAT % (0, "a")).encode()
+    first = -(-len(event) // size)  # so many chunks does the first event have, which is not known
+    assert blocks_read(event * 50, size) <= 2 * first + 2
+
+
+@pytest.mark.parametrize("size", [16, 70, 100, 10_000])
+def test_a_layout_that_can_t_be_learnt_is_given_up(size: int) -> None:
+    event = b"id: 1\n" + sse(CHAT % (0, "a")).encode()
+    chunks = -(-50 * len(event) // size)
+    assert blocks_read(event * 50, size) <= chunks + 16 + _TRIES
 
 
 def test_nothing_is_known_after_the_end() -> None:
