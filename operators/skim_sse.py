@@ -24,7 +24,7 @@ class SkimSse(Chain[bytes, Delta]):
     """From the bytes of server-sent events to deltas.
 
     An event that is known at sight, since it is like the one before it, is neither framed nor parsed. Any other goes
-    through the two stages, and its layout is learnt. What may be the beginning of a known event waits for the rest.
+    through the two stages, and its layout is learnt. What may be the beginning of an event like it waits for the rest.
 
     Args:
         frame: The framing.
