@@ -10,7 +10,7 @@ BENCH_VENV ?= .venv-bench
 demo: $(VENV)/cli
 	@$(BIN)/rillet demo
 
-# On two cores: some tests wait.
+# Three at a time even on two cores, since some tests only wait.
 test: $(VENV)/test
 	@$(BIN)/python -m pytest -n 3
 

@@ -46,7 +46,7 @@ class Template(ABC):
     @property
     @abstractmethod
     def is_hopeful(self) -> bool:
-        """Whether it may know the next event."""
+        """Whether it may know the next event, or come to know the one after it."""
 
     @abstractmethod
     def read(self, event: WireEvent, /) -> Sequence[Delta]:
@@ -58,7 +58,7 @@ class Template(ABC):
 
     @abstractmethod
     def may_begin(self, data: bytes, /) -> bool:
-        """Whether some bytes may be the beginning of an event that is known."""
+        """Whether some bytes may be the beginning of an event that is known, or whose layout is still to be seen."""
 
     @abstractmethod
     def skim(self, data: bytes, at: int, /) -> tuple[list[Delta], int, int]:

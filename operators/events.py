@@ -39,7 +39,7 @@ class ServerSentEvent:
 
 
 make_event = maker(ServerSentEvent)
-"""What the framing makes events with."""
+"""Makes a `ServerSentEvent`, see `maker`."""
 
 
 @value

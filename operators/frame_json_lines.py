@@ -11,7 +11,7 @@ from .split_lines import MAX_LINE
 from .stage import BatchStage, Chain
 from .value import maker
 
-_make = maker(JsonLine)
+_make_line = maker(JsonLine)
 
 
 class FrameJsonLines(BatchStage[bytes, WireEvent]):
@@ -42,7 +42,7 @@ class FrameJsonLines(BatchStage[bytes, WireEvent]):
         if "\r" in text:
             return self._chain.take(batch)
         decode.bytes_seen = seen
-        return [_make(line) for line in lines.cut(text) if line and not line.isspace()], None
+        return [_make_line(line) for line in lines.cut(text) if line and not line.isspace()], None
 
     def finish(self) -> Iterator[WireEvent]:
         return self._chain.finish()

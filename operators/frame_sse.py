@@ -128,7 +128,7 @@ def frame_sse(
     """The stage from bytes to events.
 
     Args:
-        make: Makes an event of its type, its data and the last id: `make_event`.
+        make: Makes an event of its type, its data and the last id, as `make_event` does.
         max_bytes, max_line, max_event: See the three operators.
         eof: What becomes of an event that no blank line ended, see `group_events`.
         stray: What becomes of lines that are no fields of the standard, see `group_events`; with "dispatch" the last

@@ -1,4 +1,4 @@
-"""`value`: a frozen, slotted dataclass that is cheap to make; `maker`: what makes it more cheaply still."""
+"""`value`: a frozen, slotted dataclass that is cheap to make; `maker`: a still cheaper way to make one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def value(cls: type[T]) -> type[T]:
     field up by name through `object.__setattr__`; the slots' own setters take two thirds of its time.
 
     Args:
-        cls: A class with annotated fields; defaults must be immutable.
+        cls: A class with annotated fields and no bases; defaults must be immutable.
 
     Returns:
         The dataclass: equal only to its own type, hashable where its fields are, match-able by position.
@@ -38,23 +38,27 @@ def value(cls: type[T]) -> type[T]:
         field.name if field.default is MISSING else f"{field.name}=default_{field.name}" for field in made_fields
     )
     write = "".join(f"set_{name}(self, {name}); " for name in names)
-    draft = "".join(f"made.{name} = {name}; " for name in names)
+    draft = "".join(f"self.{name} = {name}; " for name in names)
     init = f"def __init__(self, {parameters}): {write}pass"
-    exec(f"{init}\ndef make({parameters}): made = Draft(); {draft}made.__class__ = Made; return made", scope)
+    exec(f"{init}\ndef make({parameters}): self = Draft(); {draft}self.__class__ = Made; return self", scope)
     make = scope["make"]
-    make.__module__, make.__qualname__ = made.__module__, f"{made.__qualname__}.{_MAKE}"  # so that it can be pickled
+    make.__module__, make.__qualname__ = made.__module__, f"{made.__qualname__}.{_MAKE}"  # for pickle
     setattr(made, "__init__", scope["__init__"])  # noqa: B010 - as an assignment, type checkers refuse it
     setattr(made, _MAKE, staticmethod(make))
     return made
 
 
 def maker(cls: Callable[P, T]) -> Callable[P, T]:
-    """What makes values of a class in two thirds of the time that calling it takes: for what each event makes.
+    """The fastest way to make values of a class: at most three quarters of the time that calling the class takes.
 
-    It fills an object whose slots can be written, and then says what that is.
+    It fills an object of the same layout whose slots can be written, then changes its class, which raises the audit
+    event `object.__setattr__`. For what is made once an event.
 
     Args:
         cls: A class that `value` made.
+
+    Returns:
+        A function with the signature of the class.
     """
     made: Callable[P, T] = getattr(cls, _MAKE)
     return made

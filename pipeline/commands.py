@@ -20,6 +20,7 @@ from reactivex import Observable
 from rillet.operators import ByteWindow, Chain, Delta, ServerSentEvent, Stage, ToolCallPreview, WireProtocol
 from rillet.operators.decode_utf8 import DecodeUtf8
 from rillet.operators.errors import HttpStatusError, NotAnEventStream, StreamError, TruncatedStream
+from rillet.operators.events import make_event
 from rillet.operators.group_events import GroupEvents
 from rillet.operators.split_lines import SplitLines
 
@@ -191,7 +192,7 @@ def _recognised(chunks: Iterator[bytes]) -> tuple[WireProtocol | None, Iterator[
 
 
 def _events(options: argparse.Namespace) -> int:
-    chain: Chain[bytes, ServerSentEvent] = Chain(DecodeUtf8(), SplitLines(), GroupEvents(ServerSentEvent))
+    chain: Chain[bytes, ServerSentEvent] = Chain(DecodeUtf8(), SplitLines(), GroupEvents(make_event))
     for event in _run(chain, _chunks(options.file)):
         print(json.dumps({"event": event.event, "data": event.data, "id": event.id}, ensure_ascii=False), flush=True)
     return 0

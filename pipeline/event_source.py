@@ -12,6 +12,7 @@ from reactivex import Observable, abc
 from rillet.operators import ByteWindow, Chain, ServerSentEvent, Stage, StreamPosition, lift
 from rillet.operators.decode_utf8 import DecodeUtf8
 from rillet.operators.errors import HttpStatusError, StreamError, TruncatedStream
+from rillet.operators.events import make_event
 from rillet.operators.group_events import MAX_EVENT, GroupEvents
 from rillet.operators.split_lines import MAX_LINE, SplitLines
 from rillet.operators.value import value
@@ -228,7 +229,7 @@ class _Feed:
         return Chain(
             DecodeUtf8(max_bytes=None),
             SplitLines(max_line=stream.max_line),
-            GroupEvents(ServerSentEvent, max_event=stream.max_event, position=self._position),
+            GroupEvents(make_event, max_event=stream.max_event, position=self._position),
             _NewEvents(self.is_new),
         )
 

@@ -18,6 +18,7 @@ from rillet.operators import (
     WireProtocol,
 )
 from rillet.operators.errors import MalformedPayload
+from rillet.operators.value import maker
 
 from .calls import Calls
 from .payload import (
@@ -150,7 +151,7 @@ class AnthropicDecoder:
         text = required_text(delta, key)
         if not text:
             return ()
-        self.template.learn(event, key, text, kind)
+        self.template.learn(event, key, text, maker(kind))
         return (kind(text),)
 
     def _block_stop(self, payload: dict[str, Any]) -> Iterator[Delta]:

@@ -8,7 +8,7 @@ from rillet.operators import ToolCallDelta, ToolCallEnd, ToolCallStart
 from rillet.operators.errors import MalformedPayload
 from rillet.operators.value import maker
 
-_make = maker(ToolCallDelta)
+_make_fragment = maker(ToolCallDelta)
 
 
 class Calls:
@@ -64,11 +64,11 @@ class Calls:
         if not args:
             return ()
         self._open[index] = True
-        return (ToolCallDelta(index, args, self._choice),)
+        return (_make_fragment(index, args, self._choice),)
 
     def go_on(self, index: int, args: str) -> ToolCallDelta | None:
         """One more fragment, which is not empty, of a call that has some; None where the call is not open."""
-        return _make(index, args, self._choice) if index in self._open else None
+        return _make_fragment(index, args, self._choice) if index in self._open else None
 
     def end(self, index: int) -> ToolCallEnd:
         """The call closes.

@@ -14,7 +14,7 @@ HELD_UNSHOWN = 65_536
 
 FREE_LOOKS = 16
 
-_make = maker(ToolCallDelta)
+_make_fragment = maker(ToolCallDelta)
 
 
 class Call:
@@ -60,7 +60,7 @@ class Call:
         self.has_args = self.has_args or not args.isspace()
         self._fragments.append(args)
         self._length += len(args)
-        return _make(self.index, args, self.choice)
+        return _make_fragment(self.index, args, self.choice)
 
     def add(self, args: str) -> Iterator[Delta]:
         """What a fragment gives: nothing while the call waits for its name, its id or its first argument."""
@@ -76,7 +76,7 @@ class Call:
         self._fragments.append(args)
         self._length += len(args)
         if self._shown:
-            yield ToolCallDelta(self.index, args, self.choice)
+            yield _make_fragment(self.index, args, self.choice)
         elif self.has_args and self.name and (self.id or self._length > HELD_UNSHOWN):
             yield from self.show()
         elif self._length > HELD_UNSHOWN and not self.name:
@@ -89,7 +89,7 @@ class Call:
         self._shown = True
         yield ToolCallStart(self.index, self.id, self.name, self.choice)
         for fragment in self._fragments:
-            yield ToolCallDelta(self.index, fragment, self.choice)
+            yield _make_fragment(self.index, fragment, self.choice)
 
     def close(self) -> Iterator[Delta]:
         """Its end, and before that what has not been given of it."""
@@ -97,7 +97,7 @@ class Call:
         if self._is_text:
             self._fragments.append('"}' if self._fragments else '{"input":""}')
             if self._shown:
-                yield ToolCallDelta(self.index, self._fragments[-1], self.choice)
+                yield _make_fragment(self.index, self._fragments[-1], self.choice)
         yield from self.show()
         if self.name:  # one that never got a name can't be run: it stays open, which the verdict reports
             yield ToolCallEnd(self.index, self.choice)

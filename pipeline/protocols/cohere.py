@@ -18,6 +18,7 @@ from rillet.operators import (
     WireProtocol,
 )
 from rillet.operators.errors import MalformedPayload
+from rillet.operators.value import maker
 
 from .calls import Calls
 from .payload import (
@@ -94,7 +95,7 @@ class CohereDecoder:
         if text:
             pieces.append(TextDelta(text))
         if len(pieces) == 1:
-            self.template.learn(event, "text" if text else "thinking", text or thinking, type(pieces[0]))
+            self.template.learn(event, "text" if text else "thinking", text or thinking, maker(type(pieces[0])))
         return pieces
 
     def _start(self, payload: dict[str, Any]) -> Iterator[Delta]:

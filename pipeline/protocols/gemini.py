@@ -48,7 +48,7 @@ MAX_GAP = 8
 MAX_STEPS = 200
 MAX_STEPS_IN_ALL = 50_000
 
-_COUNTS = ("promptTokenCount", "candidatesTokenCount", "totalTokenCount")
+_SENT, _GOT, _TOTAL = "promptTokenCount", "candidatesTokenCount", "totalTokenCount"
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -112,13 +112,13 @@ class GeminiDecoder:
         if type(text) is not str or not text or "functionCall" in parts[0]:
             return ()
         self._candidates[number].finished = False  # a reason that more text follows was none
-        kind = ReasoningDelta if parts[0].get("thought") else TextDelta
+        make = maker(ReasoningDelta) if parts[0].get("thought") else maker(TextDelta)
         figures = object_in(payload.get("usageMetadata"), "usageMetadata")
-        if "promptTokenCount" in figures:
-            self.template.learn_both(event, "text", text, "usageMetadata", partial(self._say, maker(kind), number))
+        if _SENT in figures:
+            self.template.learn_both(event, "text", text, "usageMetadata", partial(self._say, make, number))
         else:
-            self.template.learn(event, "text", text, partial(kind, choice=number) if number else kind)
-        return (kind(text, number), *self._count(figures))
+            self.template.learn(event, "text", text, partial(make, choice=number) if number else make)
+        return (make(text, number), *self._count(figures))
 
     def _say(self, make: Callable[[str, int], Delta], number: int, text: str, usage: bytes) -> Sequence[Delta]:
         """What a piece of text gives beside such figures."""
@@ -126,13 +126,13 @@ class GeminiDecoder:
         if figures == self._usage:
             return (make(text, number),)
         self._usage = figures
-        return make(text, number), usage_of(figures, *_COUNTS)
+        return make(text, number), usage_of(figures, _SENT, _GOT, _TOTAL)
 
     def _count(self, figures: dict[str, Any]) -> Sequence[Usage]:
-        if "promptTokenCount" not in figures or figures == self._usage:
+        if _SENT not in figures or figures == self._usage:
             return ()
         self._usage = figures
-        return (usage_of(figures, *_COUNTS),)
+        return (usage_of(figures, _SENT, _GOT, _TOTAL),)
 
     def _read(self, payload: dict[str, Any]) -> Iterator[Delta]:
         self.template.forget()  # a candidate may come or end

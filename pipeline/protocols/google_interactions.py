@@ -17,6 +17,7 @@ from rillet.operators import (
     WireProtocol,
 )
 from rillet.operators.errors import MalformedPayload, ProviderError
+from rillet.operators.value import maker
 
 from .calls import Calls
 from .payload import (
@@ -114,7 +115,7 @@ class GoogleInteractionsDecoder:
     def _say(self, kind: type[TextDelta | ReasoningDelta], text: str, event: WireEvent) -> Iterable[Delta]:
         if not text:
             return ()
-        self.template.learn(event, "text", text, kind)
+        self.template.learn(event, "text", text, maker(kind))
         return (kind(text),)
 
     def _stop(self, payload: dict[str, Any]) -> Iterator[Delta]:

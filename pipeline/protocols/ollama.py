@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rillet.operators import Delta, Done, Finish, ReasoningDelta, TextDelta, Usage, WireEvent, WireProtocol
+from rillet.operators.value import maker
 
 from .calls import Calls
 from .payload import (
@@ -56,9 +57,9 @@ class OllamaDecoder:
             yield TextDelta(text)
         if bool(text) != bool(thinking) and payload.get("done") is False and "tool_calls" not in message:
             if text:
-                self.template.learn(event, "content" if message.get("content") else "response", text, TextDelta)
+                self.template.learn(event, "content" if message.get("content") else "response", text, maker(TextDelta))
             else:
-                self.template.learn(event, "thinking", thinking, ReasoningDelta)
+                self.template.learn(event, "thinking", thinking, maker(ReasoningDelta))
         if message.get("tool_calls"):
             for entry in list_in(load_exactly(event.data)["message"]["tool_calls"]):
                 call = object_in(entry, "tool call")

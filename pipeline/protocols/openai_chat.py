@@ -32,10 +32,10 @@ _object_arguments = re.compile(r'"(?:arguments|input)"\s*:\s*[\[{]')
 _KNOWN_KEYS = frozenset(
     ("role", "content", "refusal", "reasoning", "reasoning_content", "reasoning_details", "tool_calls", "function_call")
 )
-_TEXTS: dict[str, type[TextDelta | ReasoningDelta]] = {
-    "content": TextDelta,
-    "reasoning_content": ReasoningDelta,
-    "reasoning": ReasoningDelta,
+_TEXTS: dict[str, Callable[..., TextDelta | ReasoningDelta]] = {
+    "content": maker(TextDelta),
+    "reasoning_content": maker(ReasoningDelta),
+    "reasoning": maker(ReasoningDelta),
 }
 
 
@@ -98,12 +98,12 @@ class OpenAIChatDecoder:
         if type(value) is not str or not value or key not in _TEXTS:
             return None
         choice.spoke = True
-        kind = _TEXTS[key]
+        make = _TEXTS[key]
         if len(self._choices) == 1:
-            self.template.learn(event, key, value, partial(kind, choice=choice.number) if choice.number else kind)
+            self.template.learn(event, key, value, partial(make, choice=choice.number) if choice.number else make)
         else:
-            self.template.learn_both(event, key, value, "index", partial(self._say, maker(kind)))
-        return kind(value, choice.number)
+            self.template.learn_both(event, key, value, "index", partial(self._say, make))
+        return make(value, choice.number)
 
     def _say(self, make: Callable[[str, int], Delta], text: str, index: bytes) -> Sequence[Delta]:
         """What a piece of text gives that is for the choice with that index; nothing where it takes `_read`."""

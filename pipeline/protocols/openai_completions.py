@@ -8,6 +8,7 @@ from typing import Any
 
 from rillet.operators import Delta, Done, Finish, TextDelta, WireEvent, WireProtocol
 from rillet.operators.errors import MalformedPayload
+from rillet.operators.value import maker
 
 from .payload import (
     DONE,
@@ -64,7 +65,8 @@ class OpenAICompletionsDecoder:
                 self._finished[number] = False  # a reason that more text follows was none
                 yield TextDelta(text, number)
             if text and not reason and len(payload["choices"]) == 1 and not payload.get("usage"):
-                self.template.learn(event, "text", text, partial(TextDelta, choice=number) if number else TextDelta)
+                make = maker(TextDelta)
+                self.template.learn(event, "text", text, partial(make, choice=number) if number else make)
             if reason:
                 self._finished[number] = True
                 self.template.forget()  # more text would take the reason back

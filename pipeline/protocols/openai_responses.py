@@ -21,6 +21,7 @@ from rillet.operators import (
     WireProtocol,
 )
 from rillet.operators.errors import MalformedPayload
+from rillet.operators.value import maker
 
 from .calls import Calls
 from .payload import (
@@ -97,7 +98,7 @@ class OpenAIResponsesDecoder:
         self._heard.add(_place(stem, payload))
         pieces = self._say(stem, required_text(payload, "delta"))
         for piece in pieces:
-            self.template.learn(event, "delta", piece.text, type(piece))
+            self.template.learn(event, "delta", piece.text, maker(type(piece)))
         return pieces
 
     def _text_done(self, stem: str, payload: dict[str, Any]) -> Iterable[Delta]:

@@ -16,7 +16,7 @@ from rillet.operators.value import maker
 DONE = "[DONE]"
 MAX_CHOICES = 1_024
 
-_usage = maker(Usage)
+_make_usage = maker(Usage)
 
 _REASONS: dict[FinishReason, str] = {
     "stop": "stop end_turn eos stop_sequence complete completed",
@@ -154,7 +154,9 @@ def usage_of(figures: dict[str, Any], sent: str, got: str, total: str) -> Usage:
     """The `Usage` in a provider's figures, from the keys that it calls its three numbers by."""
     a, b, c = figures.get(sent), figures.get(got), figures.get(total)
     # As `count_in` does; some providers send their figures with every piece of text.
-    return _usage(a if type(a) is int else None, b if type(b) is int else None, c if type(c) is int else None, figures)
+    return _make_usage(
+        a if type(a) is int else None, b if type(b) is int else None, c if type(c) is int else None, figures
+    )
 
 
 def provider_error(error: object, context: dict[str, Any]) -> ProviderError:

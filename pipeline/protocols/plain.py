@@ -18,6 +18,7 @@ from rillet.operators import (
     WireProtocol,
 )
 from rillet.operators.errors import MalformedPayload
+from rillet.operators.value import maker
 
 from .payload import DONE, load_object, provider_error, required_text, text_in
 from .text_template import TextTemplate
@@ -75,7 +76,7 @@ class PlainDecoder:
         return ()
 
     def _say(self, text: str, event: WireEvent) -> Iterable[Delta]:
-        self.template.learn(event, "delta", text, TextDelta)
+        self.template.learn(event, "delta", text, maker(TextDelta))
         return (TextDelta(text),)
 
     def _start(self, payload: dict[str, Any]) -> ToolCallStart:

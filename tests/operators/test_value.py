@@ -3,10 +3,11 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+from typing import get_args
 
 import pytest
 
-from rillet.operators import Done, TextDelta, ToolCall
+from rillet.operators import Delta, Done, TextDelta, ToolCall
 from rillet.operators.value import maker, value
 
 
@@ -91,6 +92,21 @@ def test_what_a_maker_makes_is_what_the_class_makes() -> None:
     assert pickle.loads(pickle.dumps(maker(TextDelta)))("a") == TextDelta("a")
     with pytest.raises(TypeError):
         make(z=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("cls", get_args(Delta))
+def test_every_delta_has_a_maker(cls: type[Delta]) -> None:
+    fields = range(len(dataclasses.fields(cls)))
+    assert maker(cls)(*fields) == cls(*fields)
+
+
+def test_a_field_may_have_any_name() -> None:
+    @value
+    class Named:
+        made: int
+        make: int
+
+    assert maker(Named)(1, make=2) == Named(1, 2)
 
 
 def test_what_a_maker_makes_is_frozen_and_slotted() -> None:
