@@ -48,8 +48,9 @@ class SkimSse(Chain[bytes, Delta]):
             return self._take_each(batch)
         data = batch[0]
         if self._held:
+            held = len(self._held)
             data = self._held + data
-            if not _has_line_end(batch[0]) and self._may_wait(data):  # small chunks take a third of the time this way
+            if not _is_ended(data[held - 1 :]) and self._may_wait(data):  # what waited is not looked at again
                 self._held = data
                 return (), None
             self._held = b""
@@ -121,6 +122,7 @@ class SkimSse(Chain[bytes, Delta]):
         """Let the two stages read a block, and see how it is laid out."""
         self._frame.skip(self._skipped)
         self._skipped = 0
+        is_at_border = self._room > 0
         events, fault = self._frame.take((data,))
         given: Sequence[Delta] = ()
         if events:
@@ -128,15 +130,11 @@ class SkimSse(Chain[bytes, Delta]):
             deltas += given
             fault = own or fault
         self._room = self._frame.room
-        if given:  # a ping is not the event that was learnt
+        if given and is_at_border:  # else it is a ping, or the end of an event
             self._template.see(data)
         return fault
 
 
-def _has_line_end(data: bytes) -> bool:
-    return _LF in data or _CR in data
-
-
 def _is_ended(data: bytes) -> bool:
     """Whether the end of an event is in some bytes, or a comment, which counts before the event has ended."""
-    return _has_line_end(data) and _find_end(data) is not None
+    return (_LF in data or _CR in data) and _find_end(data) is not None

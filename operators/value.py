@@ -31,16 +31,17 @@ def value(cls: type[T]) -> type[T]:
     made = dataclass(frozen=True, slots=True)(cls)
     made_fields = fields(cast("type[DataclassInstance]", made))
     names = tuple(field.name for field in made_fields)
-    scope: dict[str, Any] = {f"set_{name}": made.__dict__[name].__set__ for name in names}
-    scope |= {f"default_{field.name}": field.default for field in made_fields}
-    scope |= {"Draft": type("Draft", (), {"__slots__": names}), "Made": made}
+    # Names that no field has.
+    scope: dict[str, Any] = {f"__set_{name}__": made.__dict__[name].__set__ for name in names}
+    scope |= {f"__default_{field.name}__": field.default for field in made_fields}
+    scope |= {"__draft__": type("Draft", (), {"__slots__": names}), "__made__": made}
     parameters = ", ".join(
-        field.name if field.default is MISSING else f"{field.name}=default_{field.name}" for field in made_fields
+        field.name if field.default is MISSING else f"{field.name}=__default_{field.name}__" for field in made_fields
     )
-    write = "".join(f"set_{name}(self, {name}); " for name in names)
-    draft = "".join(f"self.{name} = {name}; " for name in names)
+    write = "".join(f"__set_{name}__(self, {name}); " for name in names)
+    fill = "".join(f"self.{name} = {name}; " for name in names)
     init = f"def __init__(self, {parameters}): {write}pass"
-    exec(f"{init}\ndef make({parameters}): self = Draft(); {draft}self.__class__ = Made; return self", scope)
+    exec(f"{init}\ndef make({parameters}): self = __draft__(); {fill}self.__class__ = __made__; return self", scope)
     make = scope["make"]
     make.__module__, make.__qualname__ = made.__module__, f"{made.__qualname__}.{_MAKE}"  # for pickle
     setattr(made, "__init__", scope["__init__"])  # noqa: B010 - as an assignment, type checkers refuse it
@@ -58,7 +59,7 @@ def maker(cls: Callable[P, T]) -> Callable[P, T]:
         cls: A class that `value` made.
 
     Returns:
-        A function with the signature of the class.
+        A function with the signature of the class; of a subclass, which may do as it likes, the class.
     """
-    made: Callable[P, T] = getattr(cls, _MAKE)
+    made: Callable[P, T] = getattr(cls, _MAKE) if _MAKE in vars(cls) else cls
     return made

@@ -18,6 +18,7 @@ from rillet.operators import (
 )
 
 _BLOCK = 64  # pieces
+_TEXTS = (TextDelta, ReasoningDelta, RefusalDelta)
 
 
 class Answer:
@@ -69,14 +70,22 @@ class Answer:
 
     def _add_other(self, delta: Delta | Attempt) -> None:
         self.is_empty = False
-        if isinstance(delta, ToolCallDelta):
-            return  # the call has it in the end
-        if isinstance(delta, ToolCall):
-            self._calls.setdefault(delta.choice, []).append(delta)
-        elif isinstance(delta, Finish):
-            self._finishes[delta.choice] = delta
-        elif isinstance(delta, Attempt):
-            self._start()
+        match delta:
+            case ToolCallDelta():
+                pass  # the call has it in the end
+            case ToolCall():
+                self._calls.setdefault(delta.choice, []).append(delta)
+            case Finish():
+                self._finishes[delta.choice] = delta
+            case Attempt():
+                self._start()
+            case TextDelta(text, choice) | ReasoningDelta(text, choice) | RefusalDelta(text, choice):  # a subclass
+                kind = next(kind for kind in _TEXTS if isinstance(delta, kind))
+                self.add(kind(text, choice))
+            case Usage():
+                self._usage = delta
+            case _:
+                pass
 
     @property
     def messages(self) -> tuple[Message, ...]:

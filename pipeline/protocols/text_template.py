@@ -35,7 +35,7 @@ _digits = re.compile("[0-9]+")
 # What looks as if each stream had its own is compared, not compiled: that takes as long as reading a hundred events.
 _looks_own = re.compile(r'"id"|[0-9]{8}')
 _escape = re.compile(r"\\[^/]")
-_no_integer = re.compile(r"[0-9][.eE]|\\")
+_no_integer = re.compile(r"[0-9][.eE]|\\|\n")
 # Fillers, which some servers add so that an event's length does not tell that of its text: this one is the last key,
 # "obfuscation" may stand anywhere.
 _last_filler = re.compile(rf'"p"\s*:\s*({_SKIPPED})\s*\}}\Z')
@@ -346,7 +346,7 @@ def _numbered(data: str, key: str) -> Iterator[_Value]:
         _, end = json.JSONDecoder().raw_decode(start)
     except json.JSONDecodeError:  # it goes on
         return
-    if not _no_integer.search(start, 0, end):
+    if not _no_integer.search(start, 0, end):  # nor on several lines, between which bytes have more than the data has
         pattern = _digits.sub(lambda _: _NUMBER, re.escape(start[:end]))
         yield _Value(places[0], places[0] + end, f"({pattern})", is_needed=True)
 

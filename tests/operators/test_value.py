@@ -104,9 +104,17 @@ def test_a_field_may_have_any_name() -> None:
     @value
     class Named:
         made: int
-        make: int
+        Draft: int
+        set_made: int = 3
 
-    assert maker(Named)(1, make=2) == Named(1, 2)
+    assert maker(Named)(1, Draft=2) == Named(1, 2) == Named(1, 2, 3)
+
+
+def test_a_subclass_is_made_as_it_likes() -> None:
+    class Cited(TextDelta):
+        __slots__ = ()
+
+    assert type(maker(Cited)("a")) is Cited
 
 
 def test_what_a_maker_makes_is_frozen_and_slotted() -> None:

@@ -132,6 +132,23 @@ def test_every_piece_of_a_long_text_is_in_it_at_any_time(count: int) -> None:
     assert answer.message().reasoning == "x" * count
 
 
+def test_a_subclass_counts_as_what_it_is() -> None:
+    class Cited(TextDelta):
+        __slots__ = ()
+
+    class Thought(ReasoningDelta):
+        __slots__ = ()
+
+    class Figures(Usage):
+        __slots__ = ()
+
+    figures = Figures(1, 2, 3, {})
+    assert answer(Cited("a"), Thought("b", 1), figures).messages == (
+        Message(text="a", usage=figures),
+        Message(reasoning="b", choice=1, usage=figures),
+    )
+
+
 def test_a_long_text_takes_little_more_memory_than_its_characters() -> None:
     answer = Answer()
     tracemalloc.start()

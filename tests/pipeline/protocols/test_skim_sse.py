@@ -223,6 +223,13 @@ def test_figures_come_with_every_piece_of_text(monkeypatch: pytest.MonkeyPatch) 
     assert skimmed(chain, events[4], monkeypatch) == [TextDelta("d")]
 
 
+def test_figures_on_several_lines_are_read() -> None:
+    event = sse(GEMINI % ("a", 1)).replace(',"candidatesTokenCount', ',\ndata: "candidatesTokenCount').encode()
+    assert event.count(b"\ndata: ") == 1
+    shortly, plainly = both_ways("gemini", [event] * 4)
+    assert shortly == plainly
+
+
 def test_what_the_dialect_does_not_read_may_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     events = [sse(RESPONSE % (text, f"msg_{number}", number)) for number, text in enumerate("abc", 9)]
     chain = chain_after("openai-responses", *events[:2])
@@ -279,6 +286,17 @@ def test_pings_do_not_end_the_skimming(ping: str) -> None:
     assert stage.blocks <= 2 + 20 + 4
 
 
+def test_a_long_event_in_small_chunks_is_no_layout_seen_in_vain() -> None:
+    event, long = (sse(CHAT % (0, text)).encode() for text in ("a", "x" * 5_000))
+    stage = counting()
+    for chunk in (event, *[long[at : at + 64] for at in range(0, len(long), 64)]):
+        stage.take((chunk,))
+    before = stage.blocks
+    for _ in range(50):
+        stage.take((event,))
+    assert stage.blocks <= before + 3
+
+
 def test_a_layout_that_can_t_be_learnt_is_given_up() -> None:
     stage, waited = counting(), list[bool]()
     event = sse(CHAT % (0, "a") + "\nid: 1").encode()
@@ -287,8 +305,8 @@ def test_a_layout_that_can_t_be_learnt_is_given_up() -> None:
         stage.take((event[:50],))
         waited.append(stage.blocks == blocks)
         stage.take((event[50:],))
-    # The first event makes the choice, the second is learnt, in two pieces: those were looked at in vain.
-    assert waited == [False, False, *[True] * (_TRIES - 1), False, False, False]
+    # The first event makes the choice, the second is learnt.
+    assert waited == [False, False, *[True] * _TRIES, False, False]
 
 
 @pytest.mark.parametrize("chunk", [": ping\n", ": ping"])
