@@ -6,6 +6,7 @@ BIN = $(VENV)/bin
 BENCH_VENV ?= .venv-bench
 
 .PHONY: demo test lint bench clean
+.DELETE_ON_ERROR:
 
 demo: $(VENV)/cli
 	@$(BIN)/rillet demo
@@ -27,6 +28,7 @@ $(BENCH_VENV)/ready: pyproject.toml benchmarks/node/package.json
 	@touch $@
 
 $(VENV)/pyvenv.cfg: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Rillet needs Python 3.11 or newer: make PYTHON=python3.12 …")'
 	@echo "Setting up $(VENV) with $$($(PYTHON) --version) …"
 	@$(PYTHON) -m venv --clear $(VENV)
 

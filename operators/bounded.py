@@ -58,10 +58,12 @@ def bounded(
           once
 
     Raises:
-        ValueError: A limit is less than 1.
+        ValueError: A limit is less than 1, or `overflow` is something else.
     """
     if max_bytes < 1 or max_items < 1:
         raise ValueError(f"max_bytes and max_items must be at least 1, not {max_bytes} and {max_items}")
+    if overflow not in ("pause", "error"):
+        raise ValueError(f'overflow must be "pause" or "error", not {overflow!r}')
 
     def operator(source: Observable[T]) -> Observable[T]:
         def subscribe(observer: abc.ObserverBase[T], given: abc.SchedulerBase | None = None) -> abc.DisposableBase:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar, get_args
 
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable, SingleAssignmentDisposable
@@ -46,7 +46,12 @@ def share(*, on_slow: SlowPolicy = "pause") -> Callable[[Observable[T]], Observa
         - holds back: nothing
         - completes and fails: with the source; who subscribes after that subscribes to the source anew
         - fails: `BufferOverflow`, for a slow subscriber alone
+
+    Raises:
+        ValueError: `on_slow` is something else.
     """
+    if on_slow not in get_args(SlowPolicy):
+        raise ValueError(f'on_slow must be "pause" or "drop_subscriber", not {on_slow!r}')
 
     def operator(source: Observable[T]) -> Observable[T]:
         lock = threading.RLock()  # of all that is shared: nobody joins what its last subscriber is just leaving

@@ -18,7 +18,6 @@ from rillet.operators import (
 )
 
 _BLOCK = 64  # pieces
-_TEXTS = (TextDelta, ReasoningDelta, RefusalDelta)
 
 
 class Answer:
@@ -79,9 +78,12 @@ class Answer:
                 self._finishes[delta.choice] = delta
             case Attempt():
                 self._start()
-            case TextDelta(text, choice) | ReasoningDelta(text, choice) | RefusalDelta(text, choice):  # a subclass
-                kind = next(kind for kind in _TEXTS if isinstance(delta, kind))
-                self.add(kind(text, choice))
+            case TextDelta(text, choice):  # of a subclass, as the next three
+                self.add(TextDelta(text, choice))
+            case ReasoningDelta(text, choice):
+                self.add(ReasoningDelta(text, choice))
+            case RefusalDelta(text, choice):
+                self.add(RefusalDelta(text, choice))
             case Usage():
                 self._usage = delta
             case _:

@@ -79,7 +79,9 @@ def _add_ask(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--base-url", type=_url, help="another place that speaks the same, as http://127.0.0.1:8080/v1"
     )
-    command.add_argument("--timeout", type=float, default=60.0, help="the longest silence, in seconds; default: 60")
+    command.add_argument(
+        "--timeout", type=_seconds, default=60.0, help="the longest silence, in seconds; 0: any; default: 60"
+    )
     command.add_argument("--record", metavar="FILE", help="keep the raw bytes, with their cuts and times, in FILE")
     command.add_argument("--json", action="store_true", help="one JSON object a delta, and a summary last")
 
@@ -90,8 +92,7 @@ def _add_sandbox(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--pace",
         type=_pace,
-        default=1.0,
-        help="… how many times as fast; inf: as fast as it goes; default: %(default)s",
+        help="… how many times as fast; inf: as fast as it goes; default: 1",
     )
     _add_fault(command)
 
@@ -111,9 +112,7 @@ def _add_fault(command: argparse.ArgumentParser) -> None:
         help="how it ends badly: cut and reset break the "
         "connection, end ends it too early, error reports one, stall falls silent, status and html are no streams",
     )
-    command.add_argument(
-        "--after", type=_whole, default=DEMO_FAULT_AFTER, help="… after how many bytes; default: %(default)s"
-    )
+    command.add_argument("--after", type=_whole, help=f"… after how many bytes; default: {DEMO_FAULT_AFTER}")
 
 
 def _whole(text: str, limit: int = sys.maxsize) -> int:
@@ -130,6 +129,13 @@ def _url(text: str) -> str:
 
 def _port(text: str) -> int:
     return _whole(text, 65_535)
+
+
+def _seconds(text: str) -> float:
+    with suppress(ValueError):
+        if (seconds := float(text)) >= 0:
+            return seconds
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
 
 
 def _pace(text: str) -> float:

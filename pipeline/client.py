@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, nullcontext
 from types import MappingProxyType
 from typing import TypedDict, Unpack
@@ -94,7 +94,8 @@ def ask(
         ValueError: There is no such provider, or no key.
         TypeError: An argument is of the wrong kind, or unknown: fields of the request body go into `options`.
     """
-    _check_order(session, prompt)
+    if isinstance(session, str) or isinstance(prompt, aiohttp.ClientSession):
+        raise TypeError("the session comes first: ask(session, prompt)")
     return _question(prompt, api_key, **asking).deltas(session)
 
 
@@ -135,11 +136,6 @@ async def collect_stream(
     return "".join([token async for token in stream_llm(prompt, api_key, session=session, **asking)])
 
 
-def _check_order(session: object, prompt: object) -> None:
-    if isinstance(session, str) or isinstance(prompt, aiohttp.ClientSession):
-        raise TypeError("the session comes first: ask(session, prompt)")
-
-
 def _question(
     prompt: Prompt,
     api_key: str | None,
@@ -159,6 +155,9 @@ def _question(
         name = next(iter(others))
         hint = f'further fields of the request body go into options={{"{name}": …}}'
         raise TypeError(f"there is no argument {name!r}: {hint}")
+    # A single message is a mapping, whose keys would go out as messages.
+    if not isinstance(prompt, str | Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"the prompt is a str, or a list of messages, and not {type(prompt).__name__}")
     known = find_provider(provider)
     key = os.environ.get(known.key_variable, "") if api_key is None else api_key
     if known.key_variable and not key and base_url is None:

@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from itertools import chain as chain_iterables
 from typing import TypeVar
@@ -17,7 +17,7 @@ from typing import TypeVar
 import aiohttp
 from reactivex import Observable
 
-from rillet.operators import ByteWindow, Chain, Delta, ServerSentEvent, Stage, ToolCallPreview, WireProtocol
+from rillet.operators import ByteWindow, Chain, Delta, Message, ServerSentEvent, Stage, ToolCallPreview, WireProtocol
 from rillet.operators.decode_utf8 import DecodeUtf8
 from rillet.operators.errors import HttpStatusError, NotAnEventStream, StreamError, TruncatedStream
 from rillet.operators.events import make_event
@@ -26,6 +26,7 @@ from rillet.operators.split_lines import SplitLines
 
 from .answer import Answer
 from .chain import DeltaChain, deltas
+from .cli import DEMO_FAULT_AFTER
 from .client import ask
 from .iterate import iterate
 from .protocols import OPENAI_CHAT
@@ -53,6 +54,8 @@ DEMO = Script(
 )
 DEMO_WIRE = Wire(seed=7, delay=0.006, comments=1, crlf=True)
 DEMO_PATIENCE = 2.0
+NO_EVENT = "there is no event in it: is it an event stream?"
+CUT_SHORT = ("length", "content_filter")
 
 SCRIPTED = """\
 serving {base_url}/chat/completions and {base_url}/plain; Ctrl-C ends it
@@ -144,6 +147,7 @@ async def _show(observable: Observable[Delta], screen: Screen) -> Answer:
     finally:
         screen.close()
     screen.end(answer.messages, None)
+    _tell_finish(answer.messages)
     return answer
 
 
@@ -156,10 +160,11 @@ def _parse(options: argparse.Namespace) -> int:
             screen.show(delta)
     except StreamError as error:
         if isinstance(error, TruncatedStream) and chain and error.bytes_seen and not chain.events_seen:
-            error.add_note("there is no event in it: is it an event stream?")
+            error.add_note(NO_EVENT)
         screen.end(error.partial, error)
         raise
     screen.end(chain.messages, None)
+    _tell_finish(chain.messages)
     return 0
 
 
@@ -192,9 +197,15 @@ def _recognised(chunks: Iterator[bytes]) -> tuple[WireProtocol | None, Iterator[
 
 
 def _events(options: argparse.Namespace) -> int:
-    chain: Chain[bytes, ServerSentEvent] = Chain(DecodeUtf8(), SplitLines(), GroupEvents(make_event))
+    decode = DecodeUtf8()
+    lines, group = SplitLines(eof="dispatch"), GroupEvents(make_event, half="fail")
+    chain: Chain[bytes, ServerSentEvent] = Chain(decode, lines, group)
+    is_empty = True
     for event in _run(chain, _chunks(options.file)):
+        is_empty = False
         print(json.dumps({"event": event.event, "data": event.data, "id": event.id}, ensure_ascii=False), flush=True)
+    if is_empty and decode.bytes_seen:
+        raise TruncatedStream(NO_EVENT)
     return 0
 
 
@@ -235,10 +246,12 @@ def _recording(file: str, content: bytes | None = None) -> Recording:
 
 
 def _sandbox(options: argparse.Namespace) -> int:
+    if options.replay is None and options.pace is not None:
+        raise _UsageError("--pace says how fast a recording is replayed: --replay is missing")
     if options.replay is None:
         sandbox, banner = Sandbox(DEMO, DEMO_WIRE, _fault(options), port=options.port), SCRIPTED
     elif options.fault is None:
-        replay = Replay(_recording(options.replay), options.pace)
+        replay = Replay(_recording(options.replay), 1.0 if options.pace is None else options.pace)
         sandbox, banner = Sandbox(replay, port=options.port), REPLAYED
     else:
         raise _UsageError("a recording ends as it ended: --replay takes no --fault")
@@ -256,17 +269,31 @@ async def _serve(sandbox: Sandbox, banner: str) -> None:
 
 
 def _fault(options: argparse.Namespace) -> Fault | None:
-    return Fault(options.fault, options.after) if options.fault else None
+    if options.fault is not None:
+        return Fault(options.fault, DEMO_FAULT_AFTER if options.after is None else options.after)
+    if options.after is not None:
+        raise _UsageError("--after says where a fault comes: --fault is missing")
+    return None
+
+
+def _tell_finish(messages: Sequence[Message]) -> None:
+    """An answer that its provider cut short arrived whole: that is no error, but nobody should take it for all."""
+    for message in messages[:1]:
+        if message.finish is not None and message.finish.reason in CUT_SHORT:
+            _complain(f"it arrived whole, but its provider cut it short: {message.finish.reason}", 0)
 
 
 def _failed(error: StreamError) -> int:
-    arrived = [f"{error.bytes_seen:,} bytes"] if error.bytes_seen is not None else []
+    is_no_stream = isinstance(error, HttpStatusError | NotAnEventStream)
+    arrived = [] if error.bytes_seen is None or is_no_stream else [f"{error.bytes_seen:,} bytes"]
     for message in error.partial[:1]:
         arrived.append(f"{len(message.text):,} characters of text")
         arrived.append(f"{len(message.tool_calls)} finished tool calls")
     how_much = f" ({', '.join(arrived)} had arrived)" if arrived else ""
     if isinstance(error, HttpStatusError) and error.body and not error.message:
         error.add_note(f"it says: {error.body[:BODY_SHOWN]}")
+    if isinstance(error, NotAnEventStream) and error.snippet:
+        error.add_note(f"it says: {error.snippet}")
     notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
     return _complain(f"{error.kind}: {error}{how_much}{notes}", 1)
 

@@ -232,10 +232,16 @@ async def _check(response: aiohttp.ClientResponse, content_type: str | None) -> 
             details=_details(body, response.headers),
         )
         if response.status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
-            error.add_note(f"asked for was {response.method} {_place(str(response.url))}")
+            error.add_note(_asked_for(response))
         raise error
     if content_type is not None and _essence(came) != content_type:
-        raise NotAnEventStream(came, await _body(response), status=response.status, expected=content_type)
+        page = NotAnEventStream(came, await _body(response), status=response.status, expected=content_type)
+        page.add_note(_asked_for(response))
+        raise page
+
+
+def _asked_for(response: aiohttp.ClientResponse) -> str:
+    return f"asked for was {response.method} {_place(str(response.url))}"
 
 
 async def _body(response: aiohttp.ClientResponse) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from rillet.operators.value import value
 
 
@@ -31,7 +33,16 @@ DEFAULT_TIMEOUTS = Timeouts()
 
 
 def checked(timeouts: object) -> Timeouts:
-    """The timeouts that were given, where they are some: aiohttp takes a number in this place, Rillet does not."""
-    if isinstance(timeouts, Timeouts):
-        return timeouts
-    raise TypeError(f"timeouts= wants Timeouts(…), as Timeouts(liveness=30), and not {timeouts!r}")
+    """The timeouts that were given, where they are some: aiohttp takes a number in this place, Rillet does not.
+
+    Raises:
+        TypeError: They are something else.
+        ValueError: One of them is below 0, or no number.
+    """
+    if not isinstance(timeouts, Timeouts):
+        raise TypeError(f"timeouts= wants Timeouts(…), as Timeouts(liveness=30), and not {timeouts!r}")
+    for field in fields(timeouts):
+        seconds = getattr(timeouts, field.name)
+        if seconds is not None and not seconds >= 0:
+            raise ValueError(f"{field.name} must be 0 or more seconds, not {seconds}")
+    return timeouts

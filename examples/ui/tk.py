@@ -111,7 +111,10 @@ def asking(base_url: str) -> Asking:
 
 def main() -> None:
     with Sandbox(DEMO, Wire(delay=0.02)) as base_url, BackgroundLoop() as background:
-        chat = Chat(background, asking(base_url))
+        try:
+            chat = Chat(background, asking(base_url))
+        except tk.TclError as error:  # there is no display
+            sys.exit(str(error))
         chat.mainloop()
 
 

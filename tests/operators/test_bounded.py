@@ -321,3 +321,8 @@ def test_at_the_end_another_thread_may_dispose() -> None:
     subscription = subject.pipe(bounded(scheduler=ImmediateScheduler())).subscribe(on_completed=completed)
     subject.on_completed()
     assert disposed.is_set()
+
+
+def test_a_policy_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match=r'overflow must be "pause" or "error", not .drop.'):
+        bounded(overflow="drop")  # type: ignore[arg-type]

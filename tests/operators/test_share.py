@@ -295,3 +295,8 @@ def test_nobody_joins_what_its_last_subscriber_is_just_leaving() -> None:
             assert got == [1]
     finally:
         sys.setswitchinterval(before)
+
+
+def test_a_policy_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match=r'on_slow must be "pause" or "drop_subscriber", not .drop.'):
+        share(on_slow="drop")  # type: ignore[arg-type]

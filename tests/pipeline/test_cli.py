@@ -78,7 +78,7 @@ def test_parse_as_json_gives_each_delta_and_a_summary(stream, capsys: pytest.Cap
 
 
 def test_events_prints_each_event(stream, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
-    assert main(["events", stream(b"id: 7\nevent: tick\ndata: a\ndata: \xc3\xa9\n\ndata: cut")]) == 0
+    assert main(["events", stream(b"id: 7\nevent: tick\ndata: a\ndata: \xc3\xa9\n\n")]) == 0
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
         {"event": "tick", "data": "a\né", "id": "7"}
     ]
@@ -410,3 +410,46 @@ def drawn(shown: list[Delta | ToolCallPreview]) -> str:
         return out.getvalue()
     finally:
         screen.close()
+
+
+def test_events_of_a_stream_that_was_cut_fail(stream, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+    assert main(["events", stream(b"data: a\n\ndata: b\n\ndata: c")]) == 1
+    out, err = capsys.readouterr()
+    assert out.count("\n") == 2
+    assert err == "rillet: truncated_stream: the stream ended inside an event\n"
+
+
+def test_events_of_what_has_none_fail(stream, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+    assert main(["events", stream(b"Dear Sir,\n\nplease find\n")]) == 1
+    assert "there is no event in it" in capsys.readouterr().err
+    assert main(["events", stream(b"")]) == 0
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+def test_what_its_provider_cut_short_is_no_error_but_told(  # type: ignore[no-untyped-def]
+    stream, capsys: pytest.CaptureFixture[str], reason: str
+) -> None:
+    assert main(["parse", stream(wire(openai_chat_events(Script("Half", finish=reason))))]) == 0  # type: ignore[arg-type]
+    assert capsys.readouterr().err == f"rillet: it arrived whole, but its provider cut it short: {reason}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["demo", "--after", "100"], "--fault is missing"),
+        (["sandbox", "--after", "100"], "--fault is missing"),
+        (["sandbox", "--pace", "10"], "--replay is missing"),
+    ],
+)
+def test_a_flag_without_the_one_it_is_for_is_refused(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["-1", "nan", "soon"])
+def test_a_wrong_timeout_is_refused(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["ask", "hi", "--timeout", seconds])
+    assert "is not a number of seconds" in capsys.readouterr().err

@@ -145,6 +145,13 @@ async def test_a_field_of_the_body_among_the_arguments_is_told_where_it_goes(cal
 
 
 @pytest.mark.parametrize("call", [partial(ask, cast(aiohttp.ClientSession, None)), stream_llm, collect_stream])
+@pytest.mark.parametrize("prompt", [{"role": "user", "content": "hi"}, None])
+async def test_one_message_alone_is_no_prompt(call: Callable[..., Any], prompt: object) -> None:
+    with pytest.raises(TypeError, match=r"the prompt is a str, or a list of messages, and not (dict|NoneType)"):
+        await call(prompt, "key")
+
+
+@pytest.mark.parametrize("call", [partial(ask, cast(aiohttp.ClientSession, None)), stream_llm, collect_stream])
 async def test_a_number_for_timeouts_is_told_what_is_wanted(call: Callable[..., Any]) -> None:
     with pytest.raises(TypeError, match=r"timeouts= wants Timeouts\(…\), as Timeouts\(liveness=30\), and not 5"):
         await call("hi", "key", timeouts=5)

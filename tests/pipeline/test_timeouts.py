@@ -259,6 +259,13 @@ async def test_comments_in_a_compressed_body_are_life_and_not_progress(session: 
     assert error.which == "progress"
 
 
+@pytest.mark.parametrize("field", ["connect", "liveness", "progress", "total"])
+@pytest.mark.parametrize("seconds", [-1, float("nan")])
+async def test_one_below_0_is_told_at_once(session: aiohttp.ClientSession, field: str, seconds: float) -> None:
+    with pytest.raises(ValueError, match=f"{field} must be 0 or more seconds, not {seconds}"):
+        bytes_from(session, "GET", "http://127.0.0.1:1", timeouts=Timeouts(**{field: seconds}))
+
+
 async def test_a_number_in_their_place_is_told_at_once(session: aiohttp.ClientSession) -> None:
     number: Any = 5
     for make in (partial(bytes_from, session, "GET"), partial(event_source, session)):
