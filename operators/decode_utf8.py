@@ -18,6 +18,8 @@ BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
 class DecodeUtf8(BatchStage[bytes, str]):
     """The stage of `decode_utf8`. `bytes_seen` counts what was fed."""
 
+    refuses = (str,)
+
     def __init__(self, *, errors: Literal["strict", "replace"] = "strict", max_bytes: int | None = MAX_BYTES) -> None:
         self.bytes_seen = 0
         self.errors = errors

@@ -113,6 +113,8 @@ class Decompress(Stage[bytes, bytes]):
 
     lazy = True
 
+    refuses = (str,)
+
     def __init__(self, encoding: str, *, paced: bool = False) -> None:
         if encoding not in _MEMBERS:
             raise ValueError(f"no content encoding {encoding!r}; there are {', '.join(_MEMBERS)}")

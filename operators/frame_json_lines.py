@@ -21,6 +21,8 @@ class FrameJsonLines(BatchStage[bytes, WireEvent]):
         max_bytes, max_line: See the two operators.
     """
 
+    refuses = (str,)
+
     def __init__(self, *, max_bytes: int | None = MAX_BYTES, max_line: int | None = MAX_LINE) -> None:
         self._decode = DecodeUtf8(max_bytes=max_bytes)
         self._split = SplitJsonLines(max_line=max_line)

@@ -29,6 +29,8 @@ class FrameSse(BatchStage[bytes, Event], Generic[Event]):
         decode, split, group: The three.
     """
 
+    refuses = (str,)
+
     def __init__(self, decode: DecodeUtf8, split: SplitLines, group: GroupEvents[Event]) -> None:
         self._make = group.make
         self._decode = decode

@@ -30,6 +30,8 @@ class GroupEvents(BatchStage[str, Event]):
         last_id: The last event id.
     """
 
+    refuses = (bytes, bytearray, memoryview)
+
     def __init__(
         self,
         make: Callable[[str, str, str], Event],

@@ -23,6 +23,8 @@ MAX_FRAME = 24 * 1024 * 1024
 class SplitFrames(Stage[bytes, EventFrame]):
     """The stage of `split_frames`. `bytes_seen` counts what was fed."""
 
+    refuses = (str,)
+
     def __init__(self, *, max_frame: int | None = MAX_FRAME, max_bytes: int | None = MAX_BYTES) -> None:
         _codec()  # told at once where it is missing
         self.bytes_seen = 0

@@ -15,6 +15,8 @@ from .stage import BatchStage, lift
 class SplitJsonLines(BatchStage[str, JsonLine]):
     """The stage of `split_json_lines`. `lines` splits the text."""
 
+    refuses = (bytes, bytearray, memoryview)
+
     def __init__(self, *, max_line: int | None = MAX_LINE) -> None:
         self.lines = SplitLines(max_line=max_line, eof="dispatch")
 

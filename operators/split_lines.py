@@ -16,6 +16,8 @@ MAX_LINE = 4 * 1024 * 1024
 class SplitLines(BatchStage[str, str]):
     """The stage of `split_lines`."""
 
+    refuses = (bytes, bytearray, memoryview)
+
     def __init__(self, *, max_line: int | None = MAX_LINE, eof: Literal["discard", "dispatch"] = "discard") -> None:
         self.limit = float("inf") if max_line is None else max_line
         self._eof = eof

@@ -25,10 +25,12 @@ class Stage(ABC, Generic[In, Out]):
     Attributes:
         closed: Set by the stage once it wants nothing more: the stream completes here.
         lazy: Whether what it does must not run ahead of what is handed on, not even within one item of its chain.
+        refuses: Items of these types are given to it by mistake: text to what takes bytes, or the reverse.
     """
 
     closed: bool = False
     lazy: bool = False
+    refuses: tuple[type, ...] = ()
 
     @abstractmethod
     def feed(self, batch: Iterable[In]) -> Iterator[Out]:
@@ -77,6 +79,7 @@ class Chain(Stage[In, Out]):
     def __init__(self, *stages: Stage[Any, Any]) -> None:
         self.stages = tuple(_flat(stages))
         self.lazy = any(stage.lazy for stage in self.stages)
+        self.refuses = self.stages[0].refuses if self.stages else ()
 
     def feed(self, batch: Iterable[In]) -> Iterator[Out]:
         for item in batch:
@@ -217,6 +220,7 @@ class StageObservable(Observable[Out]):
         stages = shortened(stages)
         stage: Stage[Any, Out] = stages[0] if len(stages) == 1 else Chain(*stages)
         upstream = SingleAssignmentDisposable()
+        refuses = stage.refuses
         hand_on = observer.on_next
         hand_on_all = observer.on_batch if isinstance(observer, BatchObserver) and not stage.lazy else None
 
@@ -247,6 +251,8 @@ class StageObservable(Observable[Out]):
             if upstream.is_disposed:  # a source that pushes inside subscribe can't be stopped from here
                 return
             try:
+                if type(item) in refuses:
+                    raise TypeError(_mistaken(item))
                 given, fault = (stage.feed((item,)), None) if stage.lazy else stage.take((item,))
             except Exception as error:  # of a stage that should have given it
                 given, fault = (), error
@@ -263,6 +269,12 @@ class StageObservable(Observable[Out]):
 
         upstream.disposable = self._source.subscribe(on_next, on_error, on_completed, scheduler=scheduler)
         return upstream
+
+
+def _mistaken(item: object) -> str:
+    if isinstance(item, str):
+        return "got str where bytes are wanted: what is text already needs no decode_utf8()"
+    return f"got {type(item).__name__} where str is wanted: put decode_utf8() before it"
 
 
 def lift(make: Callable[[], Stage[In, Out]]) -> Callable[[Observable[In]], Observable[Out]]:

@@ -14,8 +14,11 @@ from rillet.operators import (
     Stage,
     StreamPosition,
     decode_utf8,
+    decompress,
     group_events,
     lift,
+    split_frames,
+    split_json_lines,
     split_lines,
 )
 
@@ -284,3 +287,23 @@ def test_a_stage_that_raises_out_of_take_fails_the_stream_too(others: Any) -> No
     subject.on_next(1)
     assert [type(error) for error in failed] == [ZeroDivisionError]
     assert not subject.observers
+
+
+@pytest.mark.parametrize(
+    ("operators", "item", "says"),
+    [
+        ([split_lines()], b"x", "got bytes where str is wanted: put decode_utf8() before it"),
+        ([group_events()], b"data: x", "got bytes where str is wanted: put decode_utf8() before it"),
+        ([split_json_lines()], bytearray(b"{}"), "got bytearray where str is wanted: put decode_utf8() before it"),
+        ([decode_utf8()], "x", "got str where bytes are wanted: what is text already needs no decode_utf8()"),
+        ([decode_utf8(), split_lines(), group_events()], "x", "got str where bytes are wanted: what is text"),
+        ([split_frames()], "x", "got str where bytes are wanted: what is text"),
+        ([decompress("gzip")], "x", "got str where bytes are wanted: what is text"),
+    ],
+)
+def test_text_for_bytes_and_bytes_for_text_are_told(operators: list[Any], item: object, says: str) -> None:
+    heard: list[Any] = []
+    reactivex.of(item).pipe(*operators).subscribe(heard.append, heard.append)
+    (error,) = heard
+    assert type(error) is TypeError
+    assert str(error).startswith(says)
