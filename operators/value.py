@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_MAKE = "_make"
+_MAKE = "__make__"
 
 
 @dataclass_transform(frozen_default=True)

@@ -197,7 +197,8 @@ class TextTemplate(Template):
         shape = self._shape
         if shape is None or self._match is not None or self._unseen == _TRIES:
             return
-        self._unseen += 1
+        if not block.endswith(b"\r"):  # its line feed is in the next chunk: another event will show it
+            self._unseen += 1
         layout = _layout.fullmatch(block)
         if layout is None or (layout["type"] or b"message") != shape.type.encode():
             return

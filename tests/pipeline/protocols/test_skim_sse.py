@@ -286,6 +286,17 @@ def test_pings_do_not_end_the_skimming(ping: str) -> None:
     assert stage.blocks <= 2 + 20 + 4
 
 
+def test_a_last_line_end_in_pieces_is_no_layout_seen_in_vain() -> None:
+    event = sse(CHAT % (0, "a"), "\r\n\r\n").encode()
+    stage = counting()
+    for chunk in [event[:-1], event[-1:]] * 12:
+        stage.take((chunk,))
+    before = stage.blocks
+    for _ in range(50):
+        stage.take((event,))
+    assert stage.blocks <= before + 3
+
+
 def test_a_long_event_in_small_chunks_is_no_layout_seen_in_vain() -> None:
     event, long = (sse(CHAT % (0, text)).encode() for text in ("a", "x" * 5_000))
     stage = counting()
