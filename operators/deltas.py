@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from .value import value
@@ -168,12 +168,11 @@ PASSING = frozenset((TextDelta, ReasoningDelta, RefusalDelta, Usage, Finish, Pro
 """The kinds that concern neither a tool call nor the end."""
 
 
-def only_passing(deltas: Iterable[Delta]) -> bool:
+def only_passing(deltas: Sequence[Delta]) -> bool:
     """Whether none of them concerns a tool call or the end, as few do: what follows those need not look closer."""
-    for delta in deltas:  # noqa: SIM110 - a generator costs three times as much
-        if delta.__class__ not in PASSING:
-            return False
-    return True
+    if len(deltas) == 1:  # as mostly; in half the time
+        return type(deltas[0]) in PASSING
+    return PASSING.issuperset(map(type, deltas))
 
 
 @value

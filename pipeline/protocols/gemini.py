@@ -73,6 +73,7 @@ class GeminiDecoder:
         self._extras = extras
         self._candidates: dict[int, _Candidate] = {}
         self._usage: dict[str, Any] = {}
+        self._speaks: tuple[Callable[[str, int], Delta], int] = maker(TextDelta), 0  # who spoke last, and how
         self.template = TextTemplate()
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
@@ -115,13 +116,15 @@ class GeminiDecoder:
         make = maker(ReasoningDelta) if parts[0].get("thought") else maker(TextDelta)
         figures = object_in(payload.get("usageMetadata"), "usageMetadata")
         if _SENT in figures:
-            self.template.learn_both(event, "text", text, "usageMetadata", partial(self._say, make, number))
+            self._speaks = make, number
+            self.template.learn_both(event, "text", text, "usageMetadata", self._say)
         else:
             self.template.learn(event, "text", text, partial(make, choice=number) if number else make)
         return (make(text, number), *self._count(figures))
 
-    def _say(self, make: Callable[[str, int], Delta], number: int, text: str, usage: bytes) -> Sequence[Delta]:
+    def _say(self, text: str, usage: bytes) -> Sequence[Delta]:
         """What a piece of text gives beside such figures."""
+        make, number = self._speaks
         figures: dict[str, Any] = orjson.loads(usage)
         if figures == self._usage:
             return (make(text, number),)
