@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, AnyStr
 
@@ -18,6 +19,11 @@ settings.load_profile("bounded")
 
 SEED = int(os.environ.get("RILLET_SEED") or random.randrange(2**32))
 EVERY_TWO_PIECES_UP_TO = 400
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts so what it runs in the background, and the programs that are tested would not hear of their Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> str:
