@@ -119,6 +119,7 @@ class _Run(Generic[T]):
 
     def end(self) -> None:
         """On the loop's thread: dispose."""
+        self._disposed = True
         self._upstream.dispose()
         self._ended()
         if self._owns_thread:

@@ -61,11 +61,12 @@ class LoopThread:
                 self._loop.call_soon_threadsafe(self._end, run)
 
     def stop(self) -> None:
-        """End the thread, and wait until it has ended; on the thread itself, without waiting."""
+        """End what runs, and the thread, and wait until it has ended; on the thread itself, without waiting."""
         self.ask_to_stop()
-        thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+        if self._thread is threading.current_thread():
+            self._end_all()
+        elif self._thread is not None:
+            self._thread.join()
 
     def ask_to_stop(self) -> None:
         """The same without waiting."""
@@ -77,6 +78,10 @@ class LoopThread:
     def _end(self, run: Run) -> None:
         self._runs.discard(run)
         run.end()
+
+    def _end_all(self) -> None:
+        for run in tuple(self._runs):
+            self._end(run)
 
     def _started(self) -> asyncio.AbstractEventLoop:
         if self._stopped:
@@ -111,8 +116,7 @@ class LoopThread:
             await self._leave.wait()
             with self._lock:
                 self._loop = None
-            for run in tuple(self._runs):
-                self._end(run)
+            self._end_all()
 
     def _at_exit(self) -> None:
         self.ask_to_stop()

@@ -16,6 +16,7 @@ import pytest
 import reactivex as rx
 from reactivex import Observable, Subject, abc
 from reactivex import operators as rxops
+from reactivex.disposable import Disposable
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rillet.operators import ByteWindow, Delta, Done, TextDelta, coalesce
@@ -251,6 +252,33 @@ def test_stopped_inside_on_next_on_its_own_thread_it_does_not_wait_for_itself() 
     assert done.wait(5)
     background.stop()
     assert seen == [0]
+
+
+def test_stopped_inside_on_next_nothing_more_is_delivered_nor_begun() -> None:
+    background = BackgroundLoop()
+    seen: list[int] = []
+    subscribed: list[int] = []
+
+    def push(observer: abc.ObserverBase[int], _: abc.SchedulerBase | None = None) -> abc.DisposableBase:
+        loop = asyncio.get_running_loop()
+        for n in range(3):
+            loop.call_soon(observer.on_next, n)  # all of them in one turn of the loop
+        return Disposable()
+
+    def note(_: abc.ObserverBase[int], __: abc.SchedulerBase | None = None) -> abc.DisposableBase:
+        subscribed.append(1)
+        return Disposable()
+
+    def leave(item: int) -> None:
+        seen.append(item)
+        background.run(Observable(note)).subscribe()
+        background.stop()
+
+    background.run(Observable(push)).subscribe(leave)
+    for thread in threading.enumerate():
+        if thread.name == "rillet loop":
+            thread.join(5)
+    assert (seen, subscribed) == ([0], [])
 
 
 async def test_an_exception_of_a_subscriber_arrives_once_at_on_error_and_the_loop_goes_on(
