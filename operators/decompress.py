@@ -112,7 +112,6 @@ class Decompress(Stage[bytes, bytes]):
     """
 
     lazy = True
-
     refuses = (str,)
 
     def __init__(self, encoding: str, *, paced: bool = False) -> None:

@@ -91,7 +91,7 @@ def ask(
         The deltas, cold: each subscription asks anew. See `deltas` and `bytes_from` for how it fails.
 
     Raises:
-        ValueError: There is no such provider, or no key.
+        ValueError: There is no such provider, or no key, or a timeout is below 0.
         TypeError: An argument is of the wrong kind, or unknown: fields of the request body go into `options`.
     """
     if isinstance(session, str) or isinstance(prompt, aiohttp.ClientSession):
@@ -118,7 +118,7 @@ def stream_llm(
         Each piece of text of choice 0. Nothing is yielded after the answer's end.
 
     Raises:
-        ValueError: There is no such provider, or no key.
+        ValueError: There is no such provider, or no key, or a timeout is below 0.
         TypeError: An argument is of the wrong kind, or unknown: fields of the request body go into `options`.
         StreamError: The answer did not arrive whole; what arrived is in its `partial`.
     """

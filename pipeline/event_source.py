@@ -102,6 +102,7 @@ def event_source(
     Raises:
         TypeError: `timeouts` is something else; or the request is `repeatable` and its body is not: it is an
             asynchronous iterator.
+        ValueError: A timeout is below 0.
 
     Source: HTML Standard §9.2.
     """

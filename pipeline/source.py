@@ -82,6 +82,7 @@ def bytes_from(
 
     Raises:
         TypeError: `timeouts` is something else.
+        ValueError: One of them is below 0.
 
     Source: HTML Standard §9.2.3 (status and content type of an event stream).
     """

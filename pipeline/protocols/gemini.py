@@ -73,7 +73,7 @@ class GeminiDecoder:
         self._extras = extras
         self._candidates: dict[int, _Candidate] = {}
         self._usage: dict[str, Any] = {}
-        self._speaks: tuple[Callable[[str, int], Delta], int] = maker(TextDelta), 0  # who spoke last, and how
+        self._speaks: tuple[Callable[[str, int], Delta], int] = maker(TextDelta), 0  # cheaper than a partial
         self.template = TextTemplate()
 
     def decode(self, event: WireEvent, /) -> Iterable[Delta]:
